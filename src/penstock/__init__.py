@@ -1,0 +1,1 @@
+"""Streaming storage with real-time primary-key tables, for Python and Spark."""

@@ -1,0 +1,1 @@
+"""The user's end: connections, tables, scans, change streams, writers."""

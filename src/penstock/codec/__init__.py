@@ -1,0 +1,1 @@
+"""Bytes, pure: key encoding, routing hash, batch headers, manifests. No I/O, no clock."""

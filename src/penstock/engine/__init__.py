@@ -1,0 +1,1 @@
+"""A whole node, no network: catalog, committers, scan sessions, background work."""

@@ -1,0 +1,271 @@
+"""Every error Penstock raises. The kind says what the caller does next.
+
+PenstockError
+├── InvalidError                     fix the request
+│   ├── SchemaMismatchError
+│   ├── InvalidScanRequestError
+│   ├── LimitError
+│   ├── ArithmeticOverflowError
+│   ├── DeleteDisabledError
+│   └── UnsupportedError
+├── NotFoundError                    name something that exists
+│   ├── DatabaseNotFoundError
+│   ├── TableNotFoundError
+│   ├── PartitionNotFoundError
+│   ├── OffsetOutOfRangeError
+│   ├── SnapshotNotFoundError
+│   ├── LeaseNotFoundError
+│   ├── OwnerNotFoundError
+│   └── UnknownOrExpiredScannerError
+├── AlreadyExistsError
+├── ConflictError                    somebody else was first; look before you go on
+│   ├── FencedError
+│   ├── LockedError
+│   └── SequenceError
+├── UnavailableError                 try again later (retriable)
+│   ├── TooManyScannersError
+│   ├── NotLeaderError
+│   ├── TimedOutError                also a TimeoutError
+│   ├── OverloadedError
+│   ├── DiskFullError
+│   └── BucketFailedError
+├── PermissionDeniedError
+├── ClosedError                      open it again
+│   └── DirectoryInUseError
+├── CorruptionError                  restore, or ask for help: stored bytes are not what was written
+└── InternalError                    a bug of ours
+
+Messages are lower case, facts last as key=value; the facts are also fields of the error.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class PenstockError(Exception):
+    """Any error that Penstock raises on purpose."""
+
+    code: ClassVar[str] = "penstock"
+    retriable: ClassVar[bool] = False
+    by_code: ClassVar[dict[str, type[PenstockError]]] = {}
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        self.message = message
+        self.facts = facts
+        super().__init__(message)
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        PenstockError.by_code[cls.code] = cls
+
+    def __str__(self) -> str:
+        return " ".join([self.message, *(f"{name}={value}" for name, value in self.facts.items())])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.facts)
+
+
+def _rebuild(kind: type[PenstockError], message: str, facts: dict[str, Any]) -> PenstockError:
+    return kind(message, **facts)
+
+
+class InvalidError(PenstockError, ValueError):
+    """The request is wrong; it will be wrong again."""
+
+    code = "invalid"
+
+
+class SchemaMismatchError(InvalidError):
+    """Data does not fit the table's columns."""
+
+    code = "schema_mismatch"
+
+
+class InvalidScanRequestError(InvalidError):
+    """A scan call is out of order or malformed; the session is intact."""
+
+    code = "invalid_scan_request"
+
+
+class LimitError(InvalidError):
+    """Something is larger than a stated limit."""
+
+    code = "limit"
+
+
+class ArithmeticOverflowError(InvalidError):
+    """An aggregate does not fit its column."""
+
+    code = "arithmetic_overflow"
+
+
+class DeleteDisabledError(InvalidError):
+    """The table's `delete.behavior` is `disable`."""
+
+    code = "delete_disabled"
+
+
+class UnsupportedError(InvalidError):
+    """This kind of table does not offer that operation."""
+
+    code = "unsupported"
+
+
+class NotFoundError(PenstockError, LookupError):
+    """What was named does not exist."""
+
+    code = "not_found"
+
+
+class DatabaseNotFoundError(NotFoundError):
+    """No such database."""
+
+    code = "database_not_found"
+
+
+class TableNotFoundError(NotFoundError):
+    """No such table, or it was dropped."""
+
+    code = "table_not_found"
+
+
+class PartitionNotFoundError(NotFoundError):
+    """No such partition."""
+
+    code = "partition_not_found"
+
+
+class OffsetOutOfRangeError(NotFoundError):
+    """The offset is below the base, or beyond the end, of the bucket."""
+
+    code = "offset_out_of_range"
+
+
+class SnapshotNotFoundError(NotFoundError):
+    """No such snapshot."""
+
+    code = "snapshot_not_found"
+
+
+class LeaseNotFoundError(NotFoundError):
+    """The lease is unknown or has expired."""
+
+    code = "lease_not_found"
+
+
+class OwnerNotFoundError(NotFoundError):
+    """No such owner on this table."""
+
+    code = "owner_not_found"
+
+
+class UnknownOrExpiredScannerError(NotFoundError):
+    """The scan session does not exist (any more); resume with the token."""
+
+    code = "unknown_or_expired_scanner"
+
+
+class AlreadyExistsError(PenstockError):
+    """The name is taken."""
+
+    code = "already_exists"
+
+
+class ConflictError(PenstockError):
+    """Somebody else changed it first."""
+
+    code = "conflict"
+
+
+class FencedError(ConflictError):
+    """A newer holder has taken over; this one may change nothing."""
+
+    code = "fenced"
+
+
+class LockedError(ConflictError):
+    """An owner holds one of the columns."""
+
+    code = "locked"
+
+
+class SequenceError(ConflictError):
+    """A writer's sequence number is neither the next nor a recent one."""
+
+    code = "sequence"
+
+
+class UnavailableError(PenstockError):
+    """Not now; the same call may succeed later."""
+
+    code = "unavailable"
+    retriable = True
+
+
+class TooManyScannersError(UnavailableError):
+    """The bucket or the server has as many open scan sessions as it allows."""
+
+    code = "too_many_scanners"
+
+
+class NotLeaderError(UnavailableError):
+    """This node does not lead the bucket now."""
+
+    code = "not_leader"
+
+
+class TimedOutError(UnavailableError, TimeoutError):
+    """The deadline passed."""
+
+    code = "timed_out"
+
+
+class OverloadedError(UnavailableError):
+    """The server has as much work as it takes."""
+
+    code = "overloaded"
+
+
+class DiskFullError(UnavailableError):
+    """No space left; nothing of the call was written."""
+
+    code = "disk_full"
+
+
+class BucketFailedError(UnavailableError):
+    """A sync failed; the bucket takes no writes until it is reopened."""
+
+    code = "bucket_failed"
+
+
+class PermissionDeniedError(PenstockError):
+    """The principal may not do this."""
+
+    code = "permission_denied"
+
+
+class ClosedError(PenstockError):
+    """The connection, scan or writer is closed."""
+
+    code = "closed"
+
+
+class DirectoryInUseError(ClosedError):
+    """Another process holds the data directory."""
+
+    code = "directory_in_use"
+
+
+class CorruptionError(PenstockError):
+    """Stored bytes are not what was written."""
+
+    code = "corruption"
+
+
+class InternalError(PenstockError):
+    """A bug in Penstock; please report it."""
+
+    code = "internal"

@@ -1,0 +1,50 @@
+"""What every key index offers. Arrays in, arrays out.
+
+Keys are the encoded key bytes *without* the bucket's prefix; an implementation that shares one
+store between buckets adds it. `applied` is the offset up to which the log is reflected; it is
+stored together with the keys of the same call, so that whatever survives a crash knows where
+replay starts.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.model.bucket import BucketId
+
+Offsets = npt.NDArray[np.int64]
+
+
+class KeyIndex(Protocol):
+    """Primary key to offset, for all buckets of a data directory. Thread-safe."""
+
+    def get_many(self, bucket: BucketId, keys: pa.BinaryArray) -> Offsets:
+        """Return the offset of each key's live row, -1 where there is none.
+
+        Sorted keys are fastest; duplicates and any order are allowed.
+        """
+
+    def apply(self, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
+        """Point each key at its offset, or remove it where the offset is -1; keys are distinct.
+
+        The bucket's applied offset becomes `applied`, never before all keys of the call are in.
+        """
+
+    def applied(self, bucket: BucketId) -> int:
+        """Return the applied offset of the bucket; 0 if it was never set."""
+
+    def prefix(self, bucket: BucketId, prefix: bytes, limit: int | None = None) -> tuple[pa.BinaryArray, Offsets]:
+        """Return the keys that start with `prefix`, in key order, and their offsets."""
+
+    def flush(self) -> None:
+        """Make everything applied durable."""
+
+    def drop(self, bucket: BucketId) -> None:
+        """Forget the bucket: its keys and its applied offset."""
+
+    def close(self) -> None:
+        """Release everything; idempotent. Does not promise durability: call `flush` before."""

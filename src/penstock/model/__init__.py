@@ -1,0 +1,1 @@
+"""The nouns and the limits. Pure values; imports nothing above `errors`."""

@@ -1,0 +1,1 @@
+"""All that is not pure: disk, clock, supervised tasks, metrics. Everything above takes these as arguments."""

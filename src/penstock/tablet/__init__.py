@@ -1,0 +1,1 @@
+"""One bucket: plan, merge, scan, compact, recover. Decisions are pure, effects thin."""

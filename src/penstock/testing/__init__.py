@@ -1,0 +1,1 @@
+"""The test kit, also for users: oracle, faulty disk, manual clock, server fixture."""
