@@ -1,0 +1,199 @@
+"""What is asked of a node and what it answers: the values of every call, embedded or on the wire.
+
+Tables are named by id here, so that a handle never reaches a table that was dropped and created
+again under the same name. Batches carry the user's column names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from penstock.model.bucket import TableBucket
+from penstock.model.facts import NO_ID
+
+
+class Operation(StrEnum):
+    """What a write does with its rows."""
+
+    UPSERT = "upsert"
+    DELETE = "delete"
+    APPEND = "append"
+    APPLY = "apply"
+
+
+class Images(StrEnum):
+    """Which rows of an update and delete a log reader wants."""
+
+    FULL = "full"
+    AFTER = "after"
+
+
+class Offsets(NamedTuple):
+    """The readable range of a bucket's log, half-open: base is the oldest, end the next to come."""
+
+    base: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCall:
+    """One write, applied whole or not at all.
+
+    `schema_id` is the schema that the writing handle knows: a full upsert writes those columns.
+    `columns` names the target columns of a partial update, or the columns that a delete nulls.
+    """
+
+    table_id: int
+    schema_id: int
+    operation: Operation
+    batch: pa.RecordBatch
+    columns: tuple[str, ...] | None = None
+    agg_mode: str = "accumulate"
+    writer_id: bytes = NO_ID
+    sequence: int = -1
+    owner: bytes | None = None
+    attempt: bytes = NO_ID
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What a write did: rows accepted, changes made, rows ignored, and where the changes are."""
+
+    rows: int
+    changes: int
+    ignored: int
+    offsets: Mapping[TableBucket, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One offset per bucket, taken at one moment, pinned under `cut_id` until idle for a scanner TTL."""
+
+    cut_id: str
+    offsets: Mapping[TableBucket, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenScan:
+    """Open a scan session over one bucket.
+
+    `as_of` is the snapshot (None: the present); `start` the offset to go on from; `columns` the
+    projection (None: all); `filter` a serialised `Filter`; `cut_id` the cut that pins the snapshot.
+    """
+
+    table_id: int
+    schema_id: int
+    bucket: TableBucket
+    columns: tuple[str, ...] | None = None
+    filter: bytes | None = None
+    limit: int | None = None
+    page_bytes: int | None = None
+    as_of: int | None = None
+    start: int = 0
+    cut_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a scan session. `next_offset` is where the scan goes on after it."""
+
+    scanner_id: str | None
+    log_offset: int
+    batch: pa.RecordBatch
+    has_more: bool
+    next_offset: int
+    resume_token: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ScannerInfo:
+    """An open scan session, as `list_scanners` shows it."""
+
+    scanner_id: str
+    bucket: TableBucket
+    log_offset: int
+    principal: str
+    opened_ms: int
+    idle_ms: int
+    pages: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PullChanges:
+    """Ask for changes of several buckets, from the positions given, waiting up to `wait_ms` for the first.
+
+    `positions` maps each bucket to (start, end or None), half-open. `reader_id` names the pin that
+    protects the positions for one TTL.
+    """
+
+    table_id: int
+    schema_id: int
+    positions: Mapping[TableBucket, tuple[int, int | None]]
+    columns: tuple[str, ...] | None = None
+    images: Images = Images.FULL
+    max_bytes: int = 4 << 20
+    wait_ms: int = 0
+    reader_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePage:
+    """Changes [start, next_offset) of one bucket; `end` is the bucket's end when it was read."""
+
+    bucket: TableBucket
+    batch: pa.RecordBatch
+    start: int
+    next_offset: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookupCall:
+    """Look up rows by full key (`keys` has the key columns) or by the first key columns (`prefix`)."""
+
+    table_id: int
+    schema_id: int
+    keys: pa.RecordBatch
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LookupResult:
+    """Rows found, and the cut that they reflect."""
+
+    batch: pa.RecordBatch
+    offsets: Mapping[TableBucket, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BucketStats:
+    """The state of one bucket."""
+
+    bucket: TableBucket
+    base: int
+    visible: int
+    rows: int
+    live_rows: int
+    bytes: int
+    files: int
+    tail_rows: int
+    checkpoint: int
+    pins: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TableStats:
+    """The state of a table: totals, each bucket, and what background work did."""
+
+    rows: int
+    live_rows: int
+    bytes: int
+    buckets: Sequence[BucketStats]
+    background: Mapping[str, Any] = field(default_factory=dict)

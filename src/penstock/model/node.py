@@ -1,0 +1,130 @@
+"""What a node offers. The embedded engine is one; a connection to a server is another.
+
+Everything a user sees is built on these calls, so that both behave the same. Every call raises
+only errors of `penstock.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.model.aggregate import AggFunction
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import (
+    ChangePage,
+    Cut,
+    LookupCall,
+    LookupResult,
+    Offsets,
+    OpenScan,
+    Page,
+    PullChanges,
+    ScannerInfo,
+    TableStats,
+    WriteCall,
+    WriteResult,
+)
+from penstock.model.table import TableInfo, TableSpec
+
+
+class Node(Protocol):
+    """A whole node, from a client's side. Thread-safe."""
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Create a database."""
+
+    def list_databases(self) -> list[str]:
+        """Return the names of all databases, sorted."""
+
+    def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a database; with tables in it only if `cascade`."""
+
+    def create_table(self, path: str, spec: TableSpec, *, if_not_exists: bool = False) -> TableInfo:
+        """Create a table."""
+
+    def table(self, path: str) -> TableInfo:
+        """Return the table of that path as it is now."""
+
+    def table_by_id(self, table_id: int) -> TableInfo:
+        """Return the table of that id as it is now."""
+
+    def list_tables(self, database: str) -> list[str]:
+        """Return the names of a database's tables, sorted."""
+
+    def drop_table(self, path: str, *, if_exists: bool = False) -> None:
+        """Drop a table."""
+
+    def add_column(self, table_id: int, name: str, type: pa.DataType, agg: AggFunction | None = None) -> TableInfo:
+        """Add a nullable column; rows written before read null."""
+
+    def list_partitions(self, table_id: int) -> list[str]:
+        """Return the partition names of a table, sorted."""
+
+    def create_partition(self, table_id: int, values: Mapping[str, object], *, if_not_exists: bool = False) -> str:
+        """Create a partition; return its name."""
+
+    def drop_partition(self, table_id: int, values: Mapping[str, object], *, if_exists: bool = False) -> None:
+        """Drop a partition with its rows."""
+
+    def buckets(self, table_id: int) -> list[TableBucket]:
+        """Return every bucket of the table, of every partition, sorted."""
+
+    def write(self, call: WriteCall) -> WriteResult:
+        """Apply a write; return when it is durable and visible."""
+
+    def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
+        """Delete the rows that match a serialised filter, as of one cut."""
+
+    def truncate(self, table_id: int) -> WriteResult:
+        """Delete all rows, in the changelog."""
+
+    def open_cut(
+        self,
+        table_id: int,
+        *,
+        as_of: Mapping[TableBucket, int] | None = None,
+        buckets: Sequence[TableBucket] | None = None,
+    ) -> Cut:
+        """Take and pin the present cut, or pin the one given."""
+
+    def release_cut(self, cut_id: str) -> None:
+        """Unpin a cut; idempotent."""
+
+    def open_scanner(self, call: OpenScan) -> Page:
+        """Open a scan session and return its first page (call 0)."""
+
+    def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
+        """Return the page of that call number: the next one, or the latest again."""
+
+    def close_scanner(self, scanner_id: str) -> None:
+        """End a scan session; idempotent."""
+
+    def resume_scanner(self, token: bytes) -> Page:
+        """Open a session that goes on where the page with that resume token ended."""
+
+    def list_scanners(self) -> list[ScannerInfo]:
+        """Return the open scan sessions."""
+
+    def kill_scanner(self, scanner_id: str) -> None:
+        """End somebody's scan session."""
+
+    def offsets(self, table_id: int, *, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:
+        """Return base and end of every bucket; with a timestamp, base = the first change at or after it."""
+
+    def pull_changes(self, call: PullChanges) -> list[ChangePage]:
+        """Return changes of the buckets that have some; empty when the wait ran out."""
+
+    def lookup(self, call: LookupCall) -> LookupResult:
+        """Return one row for each key in the order asked, with `_found`."""
+
+    def prefix_lookup(self, call: LookupCall) -> LookupResult:
+        """Return the live rows whose first key columns equal the one row of `keys`."""
+
+    def stats(self, table_id: int) -> TableStats:
+        """Return the state of a table."""
+
+    def close(self) -> None:
+        """Let go of everything; idempotent."""
