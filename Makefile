@@ -1,0 +1,58 @@
+# Every verb works from a fresh clone: it needs Python 3.11 or later, make, and a package index.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# The first Python that is new enough; `make install PYTHON=...` names another.
+PYTHON ?= $(or $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done),python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# What follows a verb: `make test ARGS="-k torn -n 0"`.
+ARGS ?=
+JOBS ?= 2
+
+.PHONY: help install fmt check test test-all demo bench clean
+
+help: ## Show the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## Build .venv with the package (editable) and every tool
+
+# An environment that is there is reused; delete .venv by hand for a new one.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+fmt: $(STAMP) ## Format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+check: $(STAMP) ## Lint, formatting, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+test: $(STAMP) ## Run the tests, without the slow ones (ARGS="-k ...")
+	$(BIN)/pytest -q -m "not slow" -n $(JOBS) --dist loadfile $(ARGS)
+
+test-all: $(STAMP) ## Run every test, with deeper property tests
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --hypothesis-profile deep $(ARGS)
+
+demo: $(STAMP) ## See it work: a table, its changes, a snapshot
+	$(BIN)/python examples/quickstart.py $(ARGS)
+
+bench: $(STAMP) ## Measure the workloads beside their raw bounds
+	$(BIN)/python -m bench $(ARGS)
+
+clean: ## Remove caches and build output; .venv stays
+	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
