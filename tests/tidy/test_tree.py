@@ -94,7 +94,7 @@ def tree(repository: Path) -> dict[PurePosixPath, str]:
     ).stdout.split("\0")
     files = {PurePosixPath(name): repository / name for name in listed if name}
     return {
-        path: content.decode()
+        path: content.decode(errors="replace")
         for path, file in files.items()
         if file.is_file() and b"\0" not in (content := file.read_bytes())
     }
