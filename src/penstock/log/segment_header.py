@@ -1,0 +1,58 @@
+"""What stands at the start of a segment file: whose rows follow, from which offset, in which schema."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.codec.framed import FRAME_BYTES, frame, framed_length, unframe
+from penstock.errors import CorruptionError
+from penstock.model.bucket import BucketId
+
+MAGIC: Final = b"PNSG"
+VERSION: Final = 1
+ALIGNMENT: Final = 64
+
+_FIXED: Final = struct.Struct("<IIIqqI")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """The facts that every batch of a segment shares."""
+
+    bucket: BucketId
+    base_offset: int
+    schema_id: int
+    schema: pa.Schema
+
+    def encode(self) -> bytes:
+        """Return the header, a multiple of 64 bytes; its padding is under the checksum too."""
+        stored = self.schema.serialize().to_pybytes()
+        bucket = self.bucket
+        payload = (
+            _FIXED.pack(
+                bucket.table_id, bucket.partition_id, bucket.bucket, self.base_offset, self.schema_id, len(stored)
+            )
+            + stored
+        )
+        return frame(MAGIC, VERSION, payload + bytes(-(FRAME_BYTES + len(payload)) % ALIGNMENT))
+
+
+def decode_segment_header(data: memoryview, *, name: str) -> tuple[SegmentHeader, int]:
+    """Return the header at the start of a segment file, and where the first batch begins.
+
+    Raises:
+        CorruptionError: the header is not whole.
+        UnsupportedError: the segment is of a later version.
+    """
+    end = framed_length(data)
+    _, payload = unframe(MAGIC, VERSION, data[:end], name=name)
+    table_id, partition_id, bucket, base_offset, schema_id, stored_bytes = _FIXED.unpack_from(payload)
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(payload[_FIXED.size : _FIXED.size + stored_bytes]))
+    except pa.ArrowException as error:
+        raise CorruptionError("segment's schema cannot be read; restore it", file=name) from error
+    return SegmentHeader(BucketId(table_id, partition_id, bucket), base_offset, schema_id, schema), end

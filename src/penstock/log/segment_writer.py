@@ -1,0 +1,169 @@
+"""Append batches to one segment file.
+
+- What `append` returned for is in the file in full or, after `rollback`, not at all.
+- Bytes that were cut off are gone durably before anything is written in their place: a cut is
+  synced. Otherwise a power loss could bring back a batch that was taken back, behind a new one.
+- After a failed sync nobody knows what is on the disk: the writer takes nothing more.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pyarrow as pa
+
+from penstock.codec.batch_header import batch_end, encode_batch
+from penstock.errors import BucketFailedError
+from penstock.log.segment_header import SegmentHeader
+from penstock.model.bucket import BucketId
+from penstock.model.facts import BatchFacts
+from penstock.runtime.disk import AppendFile, Disk
+
+
+class SegmentWriter:
+    """The one writer of a segment. Not thread-safe; `sync` may run in another thread than `append`."""
+
+    def __init__(self, file: AppendFile, path: str, header: SegmentHeader) -> None:
+        self._file = file
+        self._path = path
+        self._schema = header.schema
+        self._end_offset = header.base_offset
+        self._synced_end = file.size
+        self._marks = {file.size: header.base_offset}
+        self._failure: OSError | None = None
+
+    @classmethod
+    def create(
+        cls,
+        disk: Disk,
+        path: str,
+        *,
+        bucket: BucketId,
+        base_offset: int,
+        schema_id: int,
+        schema: pa.Schema,
+        preallocate_bytes: int,
+    ) -> SegmentWriter:
+        """Create a segment; it is durable, header and name, before this returns.
+
+        Raises:
+            OSError: as the disk gave it; the file is removed as far as the disk allows.
+        """
+        header = SegmentHeader(bucket, base_offset, schema_id, schema)
+        file = disk.create(path)
+        try:
+            file.preallocate(preallocate_bytes)
+            file.append(header.encode())
+            file.sync()
+            disk.sync_directory(path.rpartition("/")[0])
+        except OSError:
+            file.close()
+            disk.remove(path)
+            raise
+        return cls(file, path, header)
+
+    @property
+    def path(self) -> str:
+        """Return the path of the file."""
+        return self._path
+
+    @property
+    def size(self) -> int:
+        """Return the bytes appended, header included."""
+        return self._file.size
+
+    @property
+    def end_offset(self) -> int:
+        """Return the offset that the next batch starts at."""
+        return self._end_offset
+
+    def append(self, facts: BatchFacts, batch: pa.RecordBatch | None) -> int:
+        """Append a batch, not yet durable; return its bytes in the file.
+
+        A batch without rows is stored without a body; None will do for it.
+
+        Raises:
+            OSError: nothing of the batch is in the file.
+            BucketFailedError: an earlier error left the file in doubt.
+        """
+        if self._failure is not None:
+            self._refuse()
+        assert facts.base_offset == self._end_offset
+        assert facts.rows == (0 if batch is None else batch.num_rows)
+        body = b""
+        if batch is not None and facts.rows:
+            assert batch.schema.equals(self._schema), f"{batch.schema} is not {self._schema}"
+            body = batch.serialize()
+        start = self._file.size
+        header = encode_batch(facts, start, body, synced_end=self._synced_end)
+        try:
+            end = self._file.append(header, memoryview(body), batch_end(len(body)))
+        except OSError:
+            self._cut(start)
+            raise
+        self._end_offset = facts.end_offset
+        self._marks[end] = self._end_offset
+        return end - start
+
+    def rollback(self, size: int) -> None:
+        """Take back the batches beyond `size`, an earlier size since the last sync.
+
+        Raises:
+            BucketFailedError: the file could not be cut; it is in doubt.
+        """
+        if self._failure is not None:
+            self._refuse()
+        if size == self.size:
+            return
+        assert self._synced_end <= size
+        self._end_offset = self._marks[size]
+        self._cut(size)
+        if self._failure is not None:
+            self._refuse()
+
+    def sync(self) -> None:
+        """Make everything appended durable.
+
+        Raises:
+            BucketFailedError: it failed, now or before.
+        """
+        if self._failure is not None:
+            self._refuse()
+        size, end_offset = self._file.size, self._end_offset
+        try:
+            self._file.sync()
+        except OSError as error:
+            self._failure = error
+            self._refuse()
+        self._synced_end = size
+        self._marks = {size: end_offset}
+
+    def finish(self) -> None:
+        """Give back the space that was reserved and not used, sync, close.
+
+        Raises:
+            BucketFailedError: it failed, now or before.
+        """
+        if self._failure is not None:
+            self._refuse()
+        self._cut(self.size)
+        if self._failure is not None:
+            self._refuse()
+        self._file.close()
+
+    def close(self) -> None:
+        """Close the file; idempotent. Does not sync."""
+        self._file.close()
+
+    def _cut(self, size: int) -> None:
+        try:
+            self._file.truncate(size)
+            self._file.sync()
+        except OSError as error:
+            self._failure = error
+            return
+        self._synced_end = size
+        self._marks = {size: self._end_offset}
+
+    def _refuse(self) -> NoReturn:
+        raise BucketFailedError("log file is in doubt after an error; reopen the bucket", file=self._path) from self._failure
