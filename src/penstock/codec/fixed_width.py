@@ -1,0 +1,54 @@
+"""Fixed-width Arrow columns as NumPy arrays and back, without a copy where the layout allows.
+
+Slices are respected. What stands under a null is returned as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pat
+
+from penstock.codec.byte_rows import Words
+
+DECIMAL_LIMBS = 2
+
+
+def values_of(array: pa.Array) -> npt.NDArray[Any]:
+    """Return the stored integers of a bool, integer, float, date or timestamp array."""
+    if pat.is_boolean(array.type):
+        array = array.cast(pa.uint8())
+    return _buffer_of(array, storage_of(array.type), per_row=1)
+
+
+def decimal_limbs(array: pa.Array) -> Words:
+    """Return the unscaled values of a decimal128 array, as n rows of (low, high) words."""
+    return _buffer_of(array, np.dtype(np.uint64), per_row=DECIMAL_LIMBS).reshape(-1, DECIMAL_LIMBS)
+
+
+def array_of(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
+    """Return values in the storage of the type as an array of that type, without nulls."""
+    if pat.is_boolean(kind):
+        return pa.array(values.astype(np.bool_))
+    rows = values.size // DECIMAL_LIMBS if pat.is_decimal128(kind) else values.size
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(np.ascontiguousarray(values))], null_count=0)
+
+
+def storage_of(kind: pa.DataType) -> np.dtype[Any]:
+    """Return the dtype in which a fixed-width type of up to eight bytes is stored; one byte for bool."""
+    if pat.is_boolean(kind):
+        return np.dtype(np.uint8)
+    if pat.is_floating(kind):
+        return np.dtype(f"f{kind.bit_width // 8}")
+    sign = "u" if pat.is_unsigned_integer(kind) else "i"
+    return np.dtype(f"{sign}{kind.bit_width // 8}")
+
+
+def _buffer_of(array: pa.Array, dtype: np.dtype[Any], per_row: int) -> npt.NDArray[Any]:
+    buffer = array.buffers()[1]
+    if len(array) == 0 or buffer is None:
+        return np.empty(0, dtype)
+    return np.frombuffer(buffer, dtype)[array.offset * per_row : (array.offset + len(array)) * per_row]
