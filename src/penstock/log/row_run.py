@@ -1,0 +1,121 @@
+"""What a reader sees of stored rows, whether they are in a file or still in memory.
+
+Rows stand in offset order in *blocks*. A run covers the offsets [start, end); a dense one has a row
+for each of them, a sparse one only those that compaction kept. Rows are numbered from 0 in the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.log.batch_directory import BatchDirectory
+
+Int64s = npt.NDArray[np.int64]
+
+
+class RowRun(Protocol):
+    """A run of stored rows. Immutable and thread-safe."""
+
+    @property
+    def start(self) -> int:
+        """Return the first offset that the run covers."""
+
+    @property
+    def end(self) -> int:
+        """Return the offset after the last one that the run covers."""
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+
+    @property
+    def dense(self) -> bool:
+        """Tell whether every offset covered has a row."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the storage schema, without `_offset`."""
+
+    @property
+    def directory(self) -> BatchDirectory:
+        """Return the facts of the batches that the rows came in."""
+
+    @property
+    def block_count(self) -> int:
+        """Return the number of blocks."""
+
+    @property
+    def block_starts(self) -> Int64s:
+        """Return the first row of each block, and the number of rows at the end."""
+
+    def block_start_row(self, i: int) -> int:
+        """Return the first row of block `i`."""
+
+    def block_rows(self, i: int) -> int:
+        """Return the number of rows in block `i`."""
+
+    def has_column(self, name: str) -> bool:
+        """Tell whether the run stores a column; it may have been added to the table later."""
+
+    def read_block(self, i: int, columns: Sequence[str], *, use_cache: bool = False) -> list[pa.Array]:
+        """Return columns of a block; `use_cache` keeps them for readers to come.
+
+        Raises:
+            CorruptionError: stored bytes are damaged; names file, column and block.
+            OSError: as the disk gave it.
+        """
+
+    def offsets_of_block(self, i: int) -> Int64s:
+        """Return the offset of each row of a block."""
+
+    def row_of(self, offsets: Int64s) -> Int64s:
+        """Return the row of each offset, -1 where the run has none."""
+
+    def take(self, rows: Int64s, columns: Sequence[str]) -> list[pa.Array]:
+        """Return columns of the given rows, in the given order.
+
+        Raises:
+            CorruptionError: stored bytes are damaged; names file, column and block.
+            OSError: as the disk gave it.
+        """
+
+
+def dense_rows(offsets: Int64s, *, start: int, end: int) -> Int64s:
+    """Return the row of each offset in a dense run over [start, end), -1 outside."""
+    return np.where((offsets >= start) & (offsets < end), offsets - start, -1)
+
+
+def gather(
+    rows: Int64s,
+    block_starts: Int64s,
+    types: Sequence[pa.DataType],
+    read: Callable[[int], list[pa.Array]],
+) -> list[pa.Array]:
+    """Take rows out of blocks, each of them read once, whatever the order of the rows."""
+    if not len(rows):
+        return [pa.array([], type=kind) for kind in types]
+    blocks = np.searchsorted(block_starts, rows, side="right") - 1
+    order = None
+    if np.any(blocks[1:] < blocks[:-1]):
+        order = np.argsort(blocks, kind="stable")
+        rows, blocks = rows[order], blocks[order]
+    cuts = np.flatnonzero(blocks[1:] != blocks[:-1]) + 1
+    bounds = [0, *cuts.tolist(), len(rows)]
+    pieces: list[list[pa.Array]] = [[] for _ in types]
+    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+        block = int(blocks[first])
+        inside = pa.array(rows[first:last] - block_starts[block])
+        for column, array in zip(pieces, read(block), strict=True):
+            column.append(array.take(inside))
+    found = [column[0] if len(column) == 1 else pa.concat_arrays(column) for column in pieces]
+    if order is None:
+        return found
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    places = pa.array(back)
+    return [array.take(places) for array in found]

@@ -1,0 +1,160 @@
+"""The rows that are not in a data file yet, in memory, as few chunks.
+
+Batches are merged geometrically: a chunk swallows its elder while it is at least half as large and
+both together stay under `CHUNK_ROWS_MAX`. So a row is copied O(log n) times, a chunk that reached
+the limit never again, and one-row batches do not turn scans into loops. Merging waits for the next
+snapshot, which is taken once per group of commits; it never waits for more than a few batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.log.batch_directory import BatchDirectory, DirectoryBuilder
+from penstock.log.row_run import Int64s, dense_rows, gather
+from penstock.model.facts import BatchFacts
+
+CHUNK_ROWS_MAX: Final = 65_536
+_PENDING_MAX: Final = 64
+
+
+class Tail:
+    """The growing end of a bucket. Not thread-safe; its snapshots are."""
+
+    def __init__(self, schema: pa.Schema, start: int) -> None:
+        self._schema = schema
+        self._start = start
+        self._end = start
+        self._chunks: list[pa.RecordBatch] = []
+        self._pending: list[pa.RecordBatch] = []
+        self._directory = DirectoryBuilder()
+        self._bytes = 0
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the storage schema."""
+        return self._schema
+
+    @property
+    def start(self) -> int:
+        """Return the first offset."""
+        return self._start
+
+    @property
+    def end(self) -> int:
+        """Return the offset that the next batch starts at."""
+        return self._end
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return self._end - self._start
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the rows in Arrow's memory, about."""
+        return self._bytes
+
+    def append(self, facts: BatchFacts, batch: pa.RecordBatch | None) -> None:
+        """Add the next batch; None will do for one without rows."""
+        assert facts.base_offset == self._end
+        assert facts.rows == (0 if batch is None else batch.num_rows)
+        self._directory.append(facts)
+        if batch is None or not facts.rows:
+            return
+        self._pending.append(batch)
+        self._bytes += batch.nbytes
+        self._end = facts.end_offset
+        if len(self._pending) >= _PENDING_MAX:
+            self._merge()
+
+    def snapshot(self) -> TailView:
+        """Return everything appended so far, immutable."""
+        self._merge()
+        return TailView(self._schema, self._start, self._end, tuple(self._chunks), self._directory.snapshot())
+
+    def _merge(self) -> None:
+        if not self._pending:
+            return
+        groups = [[chunk] for chunk in self._chunks]
+        sizes = [chunk.num_rows for chunk in self._chunks]
+        for batch in self._pending:
+            groups.append([batch])
+            sizes.append(batch.num_rows)
+            while len(sizes) > 1 and 2 * sizes[-1] >= sizes[-2] and sizes[-1] + sizes[-2] <= CHUNK_ROWS_MAX:
+                newer, rows = groups.pop(), sizes.pop()
+                groups[-1].extend(newer)
+                sizes[-1] += rows
+        self._chunks = [group[0] if len(group) == 1 else pa.concat_batches(group) for group in groups]
+        self._pending = []
+
+
+class TailView:
+    """The tail as it was at one moment. Its chunks are its blocks."""
+
+    def __init__(
+        self, schema: pa.Schema, start: int, end: int, chunks: tuple[pa.RecordBatch, ...], directory: BatchDirectory
+    ) -> None:
+        self.schema = schema
+        self.start = start
+        self.end = end
+        self.chunks = chunks
+        self.directory = directory
+
+    def __repr__(self) -> str:
+        return f"TailView(start={self.start}, end={self.end}, chunks={len(self.chunks)})"
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return self.end - self.start
+
+    @property
+    def dense(self) -> bool:
+        """Tell that every offset has its row."""
+        return True
+
+    @property
+    def block_count(self) -> int:
+        """Return the number of chunks."""
+        return len(self.chunks)
+
+    @cached_property
+    def block_starts(self) -> Int64s:
+        """Return the first row of each chunk, and the number of rows at the end."""
+        return np.cumsum([0, *(chunk.num_rows for chunk in self.chunks)], dtype=np.int64)
+
+    def block_start_row(self, i: int) -> int:
+        """Return the first row of chunk `i`."""
+        return int(self.block_starts[i])
+
+    def block_rows(self, i: int) -> int:
+        """Return the number of rows in chunk `i`."""
+        return int(self.chunks[i].num_rows)
+
+    def has_column(self, name: str) -> bool:
+        """Tell whether the tail stores a column."""
+        return name in self.schema.names
+
+    def read_block(self, i: int, columns: Sequence[str], *, use_cache: bool = False) -> list[pa.Array]:  # noqa: ARG002
+        """Return columns of a chunk, as they are in memory."""
+        chunk = self.chunks[i]
+        return [chunk.column(name) for name in columns]
+
+    def offsets_of_block(self, i: int) -> Int64s:
+        """Return the offset of each row of a chunk."""
+        return np.arange(self.start + self.block_starts[i], self.start + self.block_starts[i + 1], dtype=np.int64)
+
+    def row_of(self, offsets: Int64s) -> Int64s:
+        """Return the row of each offset, -1 for offsets outside."""
+        return dense_rows(offsets, start=self.start, end=self.end)
+
+    def take(self, rows: Int64s, columns: Sequence[str]) -> list[pa.Array]:
+        """Return columns of the given rows, in the given order."""
+        types = [self.schema.field(name).type for name in columns]
+        return gather(rows, self.block_starts, types, lambda block: self.read_block(block, columns))
