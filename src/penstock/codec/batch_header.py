@@ -157,7 +157,7 @@ def header_length(data: memoryview, position: int) -> int | None:
 
     The claim is not checked by a checksum; it says no more than how far a header would reach.
     """
-    if position + _LAYOUT.size > len(data) or data[position : position + 4] != MAGIC:
+    if position + _LAYOUT.size > len(data) or bytes(data[position : position + 4]) != MAGIC:
         return None
     _, _, _, _, _, count, length = struct.unpack_from("<4sIHBBII", data, position)
     if count > _COLUMNS_MAX or length != _LAYOUT.size + _padded(4 * count):

@@ -71,7 +71,9 @@ class BatchDirectory:
     def facts(self, i: int) -> BatchFacts:
         """Return the facts of batch `i`."""
         entry = self._entries[i].item()
-        base_offset, rows, timestamp, term, sequence, owner, fence, epoch, writer, attempt, schema, columns, kind = entry
+        base_offset, rows, timestamp, term, sequence, owner, fence, epoch, writer, attempt, schema, columns, kind = (
+            entry
+        )
         return BatchFacts(
             base_offset=base_offset,
             rows=rows,

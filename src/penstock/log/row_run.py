@@ -7,6 +7,7 @@ for each of them, a sparse one only those that compaction kept. Rows are numbere
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -107,7 +108,7 @@ def gather(
     cuts = np.flatnonzero(blocks[1:] != blocks[:-1]) + 1
     bounds = [0, *cuts.tolist(), len(rows)]
     pieces: list[list[pa.Array]] = [[] for _ in types]
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, last in pairwise(bounds):
         block = int(blocks[first])
         inside = pa.array(rows[first:last] - block_starts[block])
         for column, array in zip(pieces, read(block), strict=True):

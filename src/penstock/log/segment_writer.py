@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import NoReturn
 
 import pyarrow as pa
@@ -58,7 +59,8 @@ class SegmentWriter:
             disk.sync_directory(path.rpartition("/")[0])
         except OSError:
             file.close()
-            disk.remove(path)
+            with contextlib.suppress(OSError):
+                disk.remove(path)
             raise
         return cls(file, path, header)
 
@@ -166,4 +168,6 @@ class SegmentWriter:
         self._marks = {size: self._end_offset}
 
     def _refuse(self) -> NoReturn:
-        raise BucketFailedError("log file is in doubt after an error; reopen the bucket", file=self._path) from self._failure
+        raise BucketFailedError(
+            "log file is in doubt after an error; reopen the bucket", file=self._path
+        ) from self._failure

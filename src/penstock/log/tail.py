@@ -141,7 +141,7 @@ class TailView:
         """Tell whether the tail stores a column."""
         return name in self.schema.names
 
-    def read_block(self, i: int, columns: Sequence[str], *, use_cache: bool = False) -> list[pa.Array]:  # noqa: ARG002
+    def read_block(self, i: int, columns: Sequence[str], *, use_cache: bool = False) -> list[pa.Array]:
         """Return columns of a chunk, as they are in memory."""
         chunk = self.chunks[i]
         return [chunk.column(name) for name in columns]

@@ -1,0 +1,70 @@
+"""Decoded columns of blocks, kept for readers that pick single rows.
+
+Scans read past it: one big scan would push out what lookups come back to.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+import pyarrow as pa
+
+ChunkKey = tuple[str, int, str]
+"""Path, block, column."""
+
+
+class ChunkCache:
+    """The most recently used chunks, up to a number of bytes. Thread-safe."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._arrays: OrderedDict[ChunkKey, tuple[pa.Array, int]] = OrderedDict()
+        self._of_path: dict[str, set[ChunkKey]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of everything kept."""
+        return self._bytes
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def get(self, key: ChunkKey) -> pa.Array | None:
+        """Return a chunk if it is kept."""
+        with self._lock:
+            found = self._arrays.get(key)
+            if found is None:
+                return None
+            self._arrays.move_to_end(key)
+            return found[0]
+
+    def put(self, key: ChunkKey, array: pa.Array) -> None:
+        """Keep a chunk, at the cost of those not used for longest; one that is too large is not kept."""
+        size = array.get_total_buffer_size()
+        if size > self._max_bytes:
+            return
+        with self._lock:
+            if key in self._arrays:
+                return
+            self._arrays[key] = (array, size)
+            self._of_path.setdefault(key[0], set()).add(key)
+            self._bytes += size
+            while self._bytes > self._max_bytes:
+                self._remove(next(iter(self._arrays)))
+
+    def drop(self, path: str) -> None:
+        """Forget the chunks of a file."""
+        with self._lock:
+            for key in list(self._of_path.get(path, ())):
+                self._remove(key)
+
+    def _remove(self, key: ChunkKey) -> None:
+        _, size = self._arrays.pop(key)
+        self._bytes -= size
+        keys = self._of_path[key[0]]
+        keys.remove(key)
+        if not keys:
+            del self._of_path[key[0]]
