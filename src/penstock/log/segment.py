@@ -27,7 +27,7 @@ not whole, without any intact batch, is a creation that never finished: there is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -48,7 +48,7 @@ from penstock.log.segment_header import decode_segment_header
 from penstock.log.segment_writer import SegmentWriter
 from penstock.model.bucket import BucketId
 from penstock.model.facts import BatchFacts
-from penstock.runtime.disk import Disk
+from penstock.runtime.disk import Disk, write_atomically
 
 __all__ = ["Segment", "SegmentWriter", "cut_segment", "read_segment"]
 
@@ -58,13 +58,17 @@ SECTOR_BYTES: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment as read: its facts, its batches, and where they end."""
+    """A segment as read: its facts, its batches, the position of each, and where they end.
+
+    `torn` says that the file has more bytes than the valid ones: `cut_segment` takes them off.
+    """
 
     bucket: BucketId
     base_offset: int
     schema_id: int
     schema: pa.Schema
     batches: list[tuple[BatchFacts, pa.RecordBatch | None]]
+    positions: list[int]
     valid_bytes: int
     torn: bool
 
@@ -72,6 +76,20 @@ class Segment:
     def end_offset(self) -> int:
         """Return the offset after the last row."""
         return self.batches[-1][0].end_offset if self.batches else self.base_offset
+
+    def before(self, offset: int) -> Segment:
+        """Return the segment as if it had ended at `offset`, the end of one of its batches."""
+        kept = sum(facts.end_offset <= offset for facts, _ in self.batches)
+        if kept == len(self.batches):
+            return self
+        assert self.batches[kept][0].base_offset == offset
+        return replace(
+            self,
+            batches=self.batches[:kept],
+            positions=self.positions[:kept],
+            valid_bytes=self.positions[kept],
+            torn=True,
+        )
 
 
 def read_segment(disk: Disk, path: str, *, last: bool, durable_end: int | None) -> Segment | None:
@@ -93,6 +111,7 @@ def read_segment(disk: Disk, path: str, *, last: bool, durable_end: int | None) 
         raise
     offset = header.base_offset
     batches: list[tuple[BatchFacts, pa.RecordBatch | None]] = []
+    positions: list[int] = []
     while position < len(data):
         found = decode_header(data, position)
         if found is None or not body_is_intact(found, data):
@@ -104,6 +123,7 @@ def read_segment(disk: Disk, path: str, *, last: bool, durable_end: int | None) 
                 "log batch has the wrong offset", file=path, position=position, offset=found.facts.base_offset
             )
         batches.append((found.facts, _decode_body(found, data, header.schema, path)))
+        positions.append(position)
         position, offset = found.end, found.facts.end_offset
     torn = position < len(data)
     if torn and not (last and _is_lost(data, position)):
@@ -116,21 +136,30 @@ def read_segment(disk: Disk, path: str, *, last: bool, durable_end: int | None) 
             end_offset=offset,
             durable_end=durable_end,
         )
-    return Segment(header.bucket, header.base_offset, header.schema_id, header.schema, batches, position, torn)
+    return Segment(
+        header.bucket,
+        base_offset=header.base_offset,
+        schema_id=header.schema_id,
+        schema=header.schema,
+        batches=batches,
+        positions=positions,
+        valid_bytes=position,
+        torn=torn,
+    )
 
 
 def cut_segment(disk: Disk, path: str, valid_bytes: int) -> None:
-    """Cut a segment durably to what was valid in it, so that it may have a successor.
+    """Cut a segment to what was valid in it, and make that durable: it may be shown, and have a successor.
+
+    The valid bytes are written again. After a sync that failed, in this process or in one before,
+    the kernel may hold pages that are not on the disk as clean: no further sync would write them.
 
     Raises:
-        OSError: as the disk gave it.
+        OSError: as the disk gave it; the file is as it was.
     """
-    file = disk.open_append(path, valid_bytes)
-    try:
-        file.truncate(valid_bytes)
-        file.sync()
-    finally:
-        file.close()
+    valid = _read_whole(disk, path)[:valid_bytes]
+    assert len(valid) == valid_bytes
+    write_atomically(disk, path, bytes(valid))
 
 
 def _read_whole(disk: Disk, path: str) -> memoryview:
