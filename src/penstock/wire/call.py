@@ -1,0 +1,73 @@
+"""A call: its name, its arguments, its result, and the frames in which they are said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from penstock.errors import InvalidError
+from penstock.wire.body import BodyLimits, read_body
+from penstock.wire.fault import read_fault
+from penstock.wire.field import Field, read_named
+from penstock.wire.frame import FRAME_BYTES_MAX, Frame, FrameKind, decode_frame, encode_frame
+
+R = TypeVar("R")
+
+# What a server sends was checked when it was written; only the shape of its batches is looked at.
+REPLY_LIMITS = BodyLimits(bytes_max=FRAME_BYTES_MAX, rows_max=1 << 31)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R]):
+    """One call of `penstock.model.node.Node`: the field of each argument, and of what it returns."""
+
+    name: str
+    result: Field[R]
+    arguments: Mapping[str, Field[Any]] = field(default_factory=dict)
+
+    def encode_request(self, call_id: int, arguments: Mapping[str, Any]) -> pa.Buffer:
+        """Return the frame that asks."""
+        assert arguments.keys() == self.arguments.keys()
+        batches: list[pa.RecordBatch] = []
+        said = {name: self.arguments[name].write(value, batches) for name, value in arguments.items()}
+        return encode_frame(FrameKind.REQUEST, {"id": call_id, "call": self.name, "args": said}, batches)
+
+    def decode_arguments(self, said: object, batches: Sequence[pa.RecordBatch]) -> dict[str, Any]:
+        """Return the arguments of a request.
+
+        Raises:
+            InvalidError: one is missing, unknown or malformed.
+        """
+        return read_named(self.arguments, set(self.arguments), said, batches)
+
+    def encode_reply(self, call_id: int, result: R) -> pa.Buffer:
+        """Return the frame that answers."""
+        batches: list[pa.RecordBatch] = []
+        said = self.result.write(result, batches)
+        return encode_frame(FrameKind.REPLY, {"id": call_id, "result": said}, batches)
+
+    def decode_reply(self, call_id: int, reply: pa.Buffer) -> R:
+        """Return what the answer says.
+
+        Raises:
+            PenstockError: the answer is an error, or cannot be read.
+        """
+        frame = decode_frame(reply)
+        if frame.kind is FrameKind.ERROR:
+            raise read_fault(frame.header.get("error"))
+        if frame.kind is not FrameKind.REPLY or frame.header.get("id") != call_id:
+            raise InvalidError("the server answered something that was not asked", call=self.name)
+        return self.result.read(frame.header.get("result"), read_batches(frame, REPLY_LIMITS, full=False))
+
+
+def read_batches(frame: Frame, limits: BodyLimits, *, full: bool = True) -> list[pa.RecordBatch]:
+    """Return the batches of a frame, checked.
+
+    Raises:
+        InvalidError: one is not valid.
+        LimitError: one is too large.
+    """
+    return [read_body(body, limits, full=full) for body in frame.bodies]

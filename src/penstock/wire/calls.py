@@ -1,0 +1,70 @@
+"""Every call that a server answers. The table is the protocol: what is not in it cannot be asked."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.model.aggregate import AggFunction
+from penstock.wire.call import Call
+from penstock.wire.field import BOOL, BUCKET, BYTES, INT, NOTHING, TEXT, VALUE, choice, listed, maybe
+from penstock.wire.records import (
+    CHANGE_PAGE,
+    CUT,
+    LOOKUP_CALL,
+    LOOKUP_RESULT,
+    OFFSET_BY_BUCKET,
+    OFFSETS_BY_BUCKET,
+    OPEN_SCAN,
+    PAGE,
+    PULL_CHANGES,
+    SCANNER_INFO,
+    TABLE_INFO,
+    TABLE_SPEC,
+    TABLE_STATS,
+    TYPE,
+    WRITE_CALL,
+    WRITE_RESULT,
+)
+
+CREATE_DATABASE: Final = Call("create_database", NOTHING, {"name": TEXT, "if_not_exists": BOOL})
+LIST_DATABASES: Final = Call("list_databases", listed(TEXT))
+DROP_DATABASE: Final = Call("drop_database", NOTHING, {"name": TEXT, "cascade": BOOL, "if_exists": BOOL})
+
+CREATE_TABLE: Final = Call("create_table", TABLE_INFO, {"path": TEXT, "spec": TABLE_SPEC, "if_not_exists": BOOL})
+TABLE: Final = Call("table", TABLE_INFO, {"path": TEXT})
+TABLE_BY_ID: Final = Call("table_by_id", TABLE_INFO, {"table_id": INT})
+LIST_TABLES: Final = Call("list_tables", listed(TEXT), {"database": TEXT})
+DROP_TABLE: Final = Call("drop_table", NOTHING, {"path": TEXT, "if_exists": BOOL})
+ADD_COLUMN: Final = Call(
+    "add_column", TABLE_INFO, {"table_id": INT, "name": TEXT, "type": TYPE, "agg": maybe(choice(AggFunction))}
+)
+
+LIST_PARTITIONS: Final = Call("list_partitions", listed(TEXT), {"table_id": INT})
+CREATE_PARTITION: Final = Call("create_partition", TEXT, {"table_id": INT, "values": VALUE, "if_not_exists": BOOL})
+DROP_PARTITION: Final = Call("drop_partition", NOTHING, {"table_id": INT, "values": VALUE, "if_exists": BOOL})
+BUCKETS: Final = Call("buckets", listed(BUCKET), {"table_id": INT})
+
+WRITE: Final = Call("write", WRITE_RESULT, {"call": WRITE_CALL})
+DELETE_WHERE: Final = Call(
+    "delete_where", WRITE_RESULT, {"table_id": INT, "filter": BYTES, "writer_id": BYTES, "sequence": INT}
+)
+TRUNCATE: Final = Call("truncate", WRITE_RESULT, {"table_id": INT})
+
+OPEN_CUT: Final = Call(
+    "open_cut", CUT, {"table_id": INT, "as_of": maybe(OFFSET_BY_BUCKET), "buckets": maybe(listed(BUCKET))}
+)
+RELEASE_CUT: Final = Call("release_cut", NOTHING, {"cut_id": TEXT})
+OPEN_SCANNER: Final = Call("open_scanner", PAGE, {"call": OPEN_SCAN})
+NEXT_PAGE: Final = Call("next_page", PAGE, {"scanner_id": TEXT, "call_seq_id": INT})
+CLOSE_SCANNER: Final = Call("close_scanner", NOTHING, {"scanner_id": TEXT})
+RESUME_SCANNER: Final = Call("resume_scanner", PAGE, {"token": BYTES})
+LIST_SCANNERS: Final = Call("list_scanners", listed(SCANNER_INFO))
+KILL_SCANNER: Final = Call("kill_scanner", NOTHING, {"scanner_id": TEXT})
+
+OFFSETS: Final = Call("offsets", OFFSETS_BY_BUCKET, {"table_id": INT, "timestamp_ms": maybe(INT)})
+PULL: Final = Call("pull_changes", listed(CHANGE_PAGE), {"call": PULL_CHANGES})
+LOOKUP: Final = Call("lookup", LOOKUP_RESULT, {"call": LOOKUP_CALL})
+PREFIX_LOOKUP: Final = Call("prefix_lookup", LOOKUP_RESULT, {"call": LOOKUP_CALL})
+STATS: Final = Call("stats", TABLE_STATS, {"table_id": INT})
+
+CALLS: Final[dict[str, Call[Any]]] = {call.name: call for call in list(globals().values()) if isinstance(call, Call)}

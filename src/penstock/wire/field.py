@@ -1,0 +1,193 @@
+"""Fields: how one kind of value is said in a frame's header, and how it is checked when it is heard.
+
+Fields are put together into records; a record refuses what it does not know, for an argument that is
+ignored would be a promise broken. Batches leave the header: a field says only which body they are.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import StrEnum
+from typing import Any, Final, Generic, TypeVar
+
+import pyarrow as pa
+
+from penstock.errors import InvalidError
+from penstock.model.bucket import TableBucket
+from penstock.model.change import OFFSET_MAX
+from penstock.wire.value import read_value, write_value
+
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+
+TEXT_LENGTH_MAX: Final = 1 << 20
+ITEMS_MAX: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Generic[T]):
+    """How values of a type are written as JSON, beside the batches of the frame, and read back."""
+
+    write: Callable[[T, list[pa.RecordBatch]], Any]
+    read: Callable[[Any, Sequence[pa.RecordBatch]], T]
+
+
+def _refuse(expected: str, value: object) -> InvalidError:
+    return InvalidError(f"malformed message: expected {expected}", found=type(value).__name__)
+
+
+def _plain(kind: type[T], expected: str) -> Field[T]:
+    def read(value: Any, _: Sequence[pa.RecordBatch]) -> T:
+        # By identity: to Python a bool is an int, to us it is not.
+        if type(value) is not kind:
+            raise _refuse(expected, value)
+        return value
+
+    return Field(lambda value, _: kind(value), read)  # type: ignore[call-arg]
+
+
+def _read_text(value: Any, _: Sequence[pa.RecordBatch]) -> str:
+    if type(value) is not str or len(value) > TEXT_LENGTH_MAX:
+        raise _refuse("a text", value)
+    return value
+
+
+def _read_number(value: Any, _: Sequence[pa.RecordBatch]) -> int:
+    if type(value) is not int or not -OFFSET_MAX <= value <= OFFSET_MAX:
+        raise _refuse("a 64-bit number", value)
+    return value
+
+
+def _read_bytes(value: Any, batches: Sequence[pa.RecordBatch]) -> bytes:
+    try:
+        return base64.b64decode(_read_text(value, batches), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _refuse("bytes in base64", value) from error
+
+
+def _write_batch(batch: pa.RecordBatch, batches: list[pa.RecordBatch]) -> int:
+    batches.append(batch)
+    return len(batches) - 1
+
+
+def _read_batch(value: Any, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if type(value) is not int or not 0 <= value < len(batches):
+        raise _refuse("the number of a body", value)
+    return batches[value]
+
+
+def _read_bucket(value: Any, _: Sequence[pa.RecordBatch]) -> TableBucket:
+    if isinstance(value, list) and len(value) == 3:
+        table, partition, bucket = value
+        if type(table) is str and (partition is None or type(partition) is str) and type(bucket) is int:
+            return TableBucket(table, partition, bucket)
+    raise _refuse("a bucket", value)
+
+
+NOTHING: Final[Field[None]] = Field(lambda _value, _batches: None, lambda _value, _batches: None)
+BOOL: Final[Field[bool]] = _plain(bool, "true or false")
+INT: Final[Field[int]] = Field(lambda value, _: int(value), _read_number)
+TEXT: Final[Field[str]] = Field(lambda value, _: str(value), _read_text)
+BYTES: Final[Field[bytes]] = Field(lambda value, _: base64.b64encode(value).decode(), _read_bytes)
+BATCH: Final[Field[pa.RecordBatch]] = Field(_write_batch, _read_batch)
+BUCKET: Final[Field[TableBucket]] = Field(lambda value, _: list(value), _read_bucket)
+VALUE: Final[Field[Any]] = Field(lambda value, _: write_value(value), lambda value, _: read_value(value))
+LOOSE: Final[Field[Any]] = Field(lambda value, _: write_value(value, loose=True), lambda value, _: read_value(value))
+
+
+def choice(kind: type[E]) -> Field[E]:
+    """Return the field of an enum."""
+
+    def read(value: Any, _: Sequence[pa.RecordBatch]) -> E:
+        try:
+            return kind(value)
+        except ValueError as error:
+            raise InvalidError(f"malformed message: no such {kind.__name__.lower()}") from error
+
+    return Field(lambda value, _: value.value, read)
+
+
+def maybe(inner: Field[T]) -> Field[T | None]:
+    """Return the field of a value that may be None."""
+    return Field(
+        lambda value, batches: None if value is None else inner.write(value, batches),
+        lambda value, batches: None if value is None else inner.read(value, batches),
+    )
+
+
+def listed(inner: Field[T]) -> Field[list[T]]:
+    """Return the field of a list."""
+
+    def read(value: Any, batches: Sequence[pa.RecordBatch]) -> list[T]:
+        if not isinstance(value, list) or len(value) > ITEMS_MAX:
+            raise _refuse("a list", value)
+        return [inner.read(item, batches) for item in value]
+
+    return Field(lambda value, batches: [inner.write(item, batches) for item in value], read)
+
+
+def tupled(inner: Field[T]) -> Field[tuple[T, ...]]:
+    """Return the field of a tuple of any length."""
+    items = listed(inner)
+    return Field(
+        lambda value, batches: items.write(list(value), batches),
+        lambda value, batches: tuple(items.read(value, batches)),
+    )
+
+
+def by_bucket(*inner: Field[Any], make: Callable[..., T]) -> Field[Mapping[TableBucket, T]]:
+    """Return the field of a map from buckets to a few values each, which `make` puts together."""
+
+    def write(value: Mapping[TableBucket, Any], batches: list[pa.RecordBatch]) -> Any:
+        rows = []
+        for bucket, parts in value.items():
+            row = parts if isinstance(parts, tuple) else (parts,)
+            rows.append([*bucket, *(field.write(part, batches) for field, part in zip(inner, row, strict=True))])
+        return rows
+
+    def read(value: Any, batches: Sequence[pa.RecordBatch]) -> Mapping[TableBucket, T]:
+        if not isinstance(value, list) or len(value) > ITEMS_MAX:
+            raise _refuse("a list of buckets", value)
+        found = {}
+        for row in value:
+            if not isinstance(row, list) or len(row) != 3 + len(inner):
+                raise _refuse("a bucket and what belongs to it", row)
+            parts = (field.read(part, batches) for field, part in zip(inner, row[3:], strict=True))
+            found[_read_bucket(row[:3], batches)] = make(*parts)
+        return found
+
+    return Field(write, read)
+
+
+def record(kind: type[T], **inner: Field[Any]) -> Field[T]:
+    """Return the field of a dataclass, from the field of each of its fields."""
+    assert is_dataclass(kind)
+    assert set(inner) == {part.name for part in fields(kind)}
+    needed = {part.name for part in fields(kind) if part.default is MISSING and part.default_factory is MISSING}
+
+    def write(value: T, batches: list[pa.RecordBatch]) -> Any:
+        return {name: field.write(getattr(value, name), batches) for name, field in inner.items()}
+
+    def read(value: Any, batches: Sequence[pa.RecordBatch]) -> T:
+        return kind(**read_named(inner, needed, value, batches))
+
+    return Field(write, read)
+
+
+def read_named(
+    inner: Mapping[str, Field[Any]], needed: set[str], value: Any, batches: Sequence[pa.RecordBatch]
+) -> dict[str, Any]:
+    """Return named values, each read by its field.
+
+    Raises:
+        InvalidError: one is missing, unknown or malformed.
+    """
+    if not isinstance(value, dict):
+        raise _refuse("named values", value)
+    if not value.keys() <= inner.keys() or not needed <= value.keys():
+        odd = sorted((value.keys() - inner.keys()) | (needed - value.keys()))
+        raise InvalidError("malformed message: values are missing or unknown", names=", ".join(odd)[:200])
+    return {name: inner[name].read(item, batches) for name, item in value.items()}

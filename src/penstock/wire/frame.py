@@ -1,0 +1,137 @@
+"""A frame: what travels in one Flight message, as its application metadata.
+
+Layout, little-endian: magic "PS" (2), protocol version (1), kind (1), header length (4), header
+(JSON in UTF-8), bodies. The header's `bodies` lists the length of each body; each starts at the
+next multiple of 8 and is one Arrow IPC stream.
+
+Frames travel in the metadata of a message without data: there a stream is not tied to the schema
+of its first batch, so one stream serves every call, and Flight decodes nothing before we looked at it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.errors import InvalidError, LimitError, UnsupportedError
+from penstock.wire.body import Body
+
+PROTOCOL_VERSION: Final = 1
+MAGIC: Final = b"PS"
+FRAME_BYTES_MAX: Final = 1 << 30
+"""No frame is larger, whoever sends it; servers set a lower limit for requests."""
+
+HEADER_BYTES_MAX: Final = 16 << 20
+BODIES_MAX: Final = 65_536
+_HEAD: Final = struct.Struct("<2sBBI")
+_ALIGNMENT: Final = 8
+_JSON: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
+
+
+class FrameKind(IntEnum):
+    """Why a frame is sent."""
+
+    REQUEST = 0
+    REPLY = 1
+    ERROR = 2
+    END = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A decoded frame: its header, and its bodies as bytes nobody has looked at yet."""
+
+    kind: FrameKind
+    header: dict[str, Any]
+    bodies: tuple[pa.Buffer, ...] = ()
+
+
+def encode_frame(kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.RecordBatch] = ()) -> pa.Buffer:
+    """Return the bytes of a frame; each batch is copied once, straight into them.
+
+    Raises:
+        LimitError: the frame would be larger than any may be.
+    """
+    bodies = [Body(batch) for batch in batches]
+    if bodies:
+        header = {**header, "bodies": [body.size for body in bodies]}
+    text = _JSON.encode(header).encode()
+    start = _HEAD.size + len(text)
+    total = start
+    for body in bodies:
+        total = _aligned(total) + body.size
+    if total > FRAME_BYTES_MAX or len(text) > HEADER_BYTES_MAX:
+        raise LimitError("the message is too large; ask for less, or send smaller batches", bytes=total)
+    frame = pa.allocate_buffer(total)
+    with pa.FixedSizeBufferWriter(frame) as sink:
+        sink.write(_HEAD.pack(MAGIC, PROTOCOL_VERSION, kind, len(text)))
+        sink.write(text)
+        for body in bodies:
+            sink.write(bytes(_aligned(sink.tell()) - sink.tell()))
+            body.write_to(sink)
+    return frame
+
+
+def decode_frame(frame: pa.Buffer) -> Frame:
+    """Return what the bytes say; bodies are slices of them.
+
+    Raises:
+        InvalidError: the bytes are no frame.
+        LimitError: the frame or its header is too large.
+        UnsupportedError: the other end speaks a newer protocol.
+    """
+    if frame.size > FRAME_BYTES_MAX:
+        raise LimitError("the message is too large", bytes=frame.size, most=FRAME_BYTES_MAX)
+    if frame.size < _HEAD.size:
+        raise InvalidError("the message is no frame: it is too short", bytes=frame.size)
+    magic, version, kind, header_bytes = _HEAD.unpack_from(frame)
+    if magic != MAGIC:
+        raise InvalidError("the message is no frame: it begins with other bytes")
+    if version != PROTOCOL_VERSION:
+        raise UnsupportedError(
+            "the other end speaks another protocol; upgrade the older one", protocol=version, known=PROTOCOL_VERSION
+        )
+    if kind not in FrameKind.__members__.values():
+        raise InvalidError("the message is a frame of no known kind", kind=kind)
+    header = _read_header(frame, header_bytes)
+    return Frame(FrameKind(kind), header, _read_bodies(frame, _HEAD.size + header_bytes, header.pop("bodies", [])))
+
+
+def _read_header(frame: pa.Buffer, header_bytes: int) -> dict[str, Any]:
+    if header_bytes > HEADER_BYTES_MAX:
+        raise LimitError("the message's header is too large", bytes=header_bytes, most=HEADER_BYTES_MAX)
+    if header_bytes > frame.size - _HEAD.size:
+        raise InvalidError("the message ends inside its header", bytes=frame.size)
+    try:
+        header = json.loads(frame.slice(_HEAD.size, header_bytes).to_pybytes())
+    except (ValueError, RecursionError) as error:
+        raise InvalidError("the message's header is no json") from error
+    if not isinstance(header, dict):
+        raise InvalidError("the message's header is no json object")
+    return header
+
+
+def _read_bodies(frame: pa.Buffer, start: int, sizes: object) -> tuple[pa.Buffer, ...]:
+    if not isinstance(sizes, list) or len(sizes) > BODIES_MAX:
+        raise InvalidError("the message lists its bodies wrongly")
+    bodies = []
+    end = start
+    for size in sizes:
+        start = _aligned(end)
+        if type(size) is not int or not 0 <= size <= frame.size - start:
+            raise InvalidError("the message ends inside a body", bytes=frame.size)
+        bodies.append(frame.slice(start, size))
+        end = start + size
+    if end != frame.size:
+        raise InvalidError("the message goes on after its last body", bytes=frame.size, expected=end)
+    return tuple(bodies)
+
+
+def _aligned(position: int) -> int:
+    return -(-position // _ALIGNMENT) * _ALIGNMENT

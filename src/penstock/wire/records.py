@@ -1,0 +1,158 @@
+"""The values of `penstock.model.calls` as fields of a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+
+from penstock.errors import InvalidError, PenstockError
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import (
+    BucketStats,
+    ChangePage,
+    Cut,
+    Images,
+    LookupCall,
+    LookupResult,
+    Offsets,
+    OpenScan,
+    Operation,
+    Page,
+    PullChanges,
+    ScannerInfo,
+    TableStats,
+    WriteCall,
+    WriteResult,
+)
+from penstock.model.spec import spec_from_json
+from penstock.model.table import TableInfo, TableSpec
+from penstock.model.type_words import format_type, parse_type
+from penstock.wire.field import (
+    BATCH,
+    BOOL,
+    BUCKET,
+    BYTES,
+    INT,
+    LOOSE,
+    TEXT,
+    Field,
+    by_bucket,
+    choice,
+    listed,
+    maybe,
+    record,
+    tupled,
+)
+
+T = TypeVar("T")
+
+COLUMNS: Final = maybe(tupled(TEXT))
+OFFSET_BY_BUCKET: Final[Field[Mapping[TableBucket, int]]] = by_bucket(INT, make=int)
+RANGE_BY_BUCKET: Final[Field[Mapping[TableBucket, tuple[int, int]]]] = by_bucket(
+    INT, INT, make=lambda start, end: (start, end)
+)
+OFFSETS_BY_BUCKET: Final[Field[Mapping[TableBucket, Offsets]]] = by_bucket(INT, INT, make=Offsets)
+POSITIONS: Final[Field[Mapping[TableBucket, tuple[int, int | None]]]] = by_bucket(
+    INT, maybe(INT), make=lambda start, end: (start, end)
+)
+
+
+def described(write: Callable[[T], Any], read: Callable[[Any], T]) -> Field[T]:
+    """Return the field of a noun that describes itself as JSON; what does not fit it is refused."""
+
+    def check(value: Any, _: Sequence[pa.RecordBatch]) -> T:
+        try:
+            return read(value)
+        except PenstockError:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise InvalidError("malformed message: a description does not fit", cause=type(error).__name__) from error
+
+    return Field(lambda value, _: write(value), check)
+
+
+TABLE_SPEC: Final[Field[TableSpec]] = described(TableSpec.to_json, spec_from_json)
+TABLE_INFO: Final[Field[TableInfo]] = described(TableInfo.to_json, TableInfo.from_json)
+TYPE: Final[Field[pa.DataType]] = described(format_type, lambda words: parse_type(words, "new column"))
+
+WRITE_CALL: Final = record(
+    WriteCall,
+    table_id=INT,
+    schema_id=INT,
+    operation=choice(Operation),
+    batch=BATCH,
+    columns=COLUMNS,
+    agg_mode=TEXT,
+    writer_id=BYTES,
+    sequence=INT,
+    owner=maybe(BYTES),
+    attempt=BYTES,
+)
+WRITE_RESULT: Final = record(WriteResult, rows=INT, changes=INT, ignored=INT, offsets=RANGE_BY_BUCKET)
+CUT: Final = record(Cut, cut_id=TEXT, offsets=OFFSET_BY_BUCKET)
+OPEN_SCAN: Final = record(
+    OpenScan,
+    table_id=INT,
+    schema_id=INT,
+    bucket=BUCKET,
+    columns=COLUMNS,
+    filter=maybe(BYTES),
+    limit=maybe(INT),
+    page_bytes=maybe(INT),
+    as_of=maybe(INT),
+    start=INT,
+    cut_id=maybe(TEXT),
+)
+PAGE: Final = record(
+    Page,
+    scanner_id=maybe(TEXT),
+    log_offset=INT,
+    batch=BATCH,
+    has_more=BOOL,
+    next_offset=INT,
+    resume_token=BYTES,
+)
+SCANNER_INFO: Final = record(
+    ScannerInfo,
+    scanner_id=TEXT,
+    bucket=BUCKET,
+    log_offset=INT,
+    principal=TEXT,
+    opened_ms=INT,
+    idle_ms=INT,
+    pages=INT,
+    rows=INT,
+    bytes=INT,
+)
+PULL_CHANGES: Final = record(
+    PullChanges,
+    table_id=INT,
+    schema_id=INT,
+    positions=POSITIONS,
+    columns=COLUMNS,
+    images=choice(Images),
+    max_bytes=INT,
+    wait_ms=INT,
+    reader_id=maybe(TEXT),
+)
+CHANGE_PAGE: Final = record(ChangePage, bucket=BUCKET, batch=BATCH, start=INT, next_offset=INT, end=INT)
+LOOKUP_CALL: Final = record(LookupCall, table_id=INT, schema_id=INT, keys=BATCH, columns=COLUMNS)
+LOOKUP_RESULT: Final = record(LookupResult, batch=BATCH, offsets=OFFSET_BY_BUCKET)
+BUCKET_STATS: Final = record(
+    BucketStats,
+    bucket=BUCKET,
+    base=INT,
+    visible=INT,
+    rows=INT,
+    live_rows=INT,
+    bytes=INT,
+    files=INT,
+    tail_rows=INT,
+    checkpoint=INT,
+    pins=LOOSE,
+)
+TABLE_STATS: Final = record(
+    TableStats, rows=INT, live_rows=INT, bytes=INT, buckets=listed(BUCKET_STATS), background=LOOSE
+)
