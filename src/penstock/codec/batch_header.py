@@ -109,7 +109,7 @@ def encode_batch(facts: BatchFacts, position: int, body: bytes | memoryview | pa
     return _CRC_FIELD.pack(MAGIC, google_crc32c.value(header)) + header[_CRC_FIELD.size :]
 
 
-def decode_header(data: memoryview, position: int) -> BatchHeader | None:
+def decode_header(data: memoryview, position: int, *, name: str = "log batch") -> BatchHeader | None:
     """Return the header at `position` of a file's bytes, or None if no intact header is there.
 
     The caller compares the header's own position with where it was found: an intact header that
@@ -130,7 +130,11 @@ def decode_header(data: memoryview, position: int) -> BatchHeader | None:
         if own_position != position:
             return None
         raise UnsupportedError(
-            "log batch was written by a newer version; upgrade", version=version, supported=VERSION, position=position
+            "file was written by a newer version; upgrade",
+            file=name,
+            version=version,
+            supported=VERSION,
+            position=position,
         )
     base_offset, rows, timestamp_ms, term, sequence, owner, fence, epoch, schema_id, writer_id, attempt = rest
     columns = None if flags & _ALL_COLUMNS else struct.unpack_from(f"<{count}I", header, _LAYOUT.size)

@@ -12,8 +12,9 @@ when it was written. So the rest is torn iff all of this holds:
 
 1. The segment is the last of its bucket: the others were finished with a sync.
 2. No intact batch behind p has `synced_end` > p. One that has was written when p was durable.
-3. The first bad batch looks lost: the file ends inside it, or its end mark is zero, or all that it
-   has of some sector is zero. A batch that is all there and fails its checksum has been damaged.
+3. The first bad batch looks lost: the file ends inside it, or its last byte is zero (that of the end
+   mark never is), or all that it has of some sector is zero. A batch that is all there and fails
+   its checksum has been damaged.
 4. The rows before p reach `durable_end`, where the caller knows one from elsewhere (a checkpoint,
    the index, its own memory).
 
@@ -106,18 +107,18 @@ def read_segment(disk: Disk, path: str, *, last: bool, durable_end: int | None) 
     try:
         header, position = decode_segment_header(data, name=path)
     except CorruptionError:
-        if last and next(_intact_batches(data, 0), None) is None:
+        if last and next(_intact_batches(data, 0, path), None) is None:
             return None
         raise
     offset = header.base_offset
     batches: list[tuple[BatchFacts, pa.RecordBatch | None]] = []
     positions: list[int] = []
     while position < len(data):
-        found = decode_header(data, position)
+        found = decode_header(data, position, name=path)
+        if found is not None and found.position != position:
+            raise CorruptionError("log batch is not where it was written", file=path, position=position)
         if found is None or not body_is_intact(found, data):
             break
-        if found.position != position:
-            raise CorruptionError("log batch is not where it was written", file=path, position=position)
         if found.facts.base_offset != offset:
             raise CorruptionError(
                 "log batch has the wrong offset", file=path, position=position, offset=found.facts.base_offset
@@ -126,7 +127,7 @@ def read_segment(disk: Disk, path: str, *, last: bool, durable_end: int | None) 
         positions.append(position)
         position, offset = found.end, found.facts.end_offset
     torn = position < len(data)
-    if torn and not (last and _is_lost(data, position)):
+    if torn and not (last and _is_lost(data, position, path)):
         raise CorruptionError("log is damaged; restore it", file=path, position=position)
     if last and durable_end is not None and offset < durable_end:
         raise CorruptionError(
@@ -187,7 +188,7 @@ def _decode_body(header: BatchHeader, data: memoryview, schema: pa.Schema, path:
     return batch
 
 
-def _intact_batches(data: memoryview, position: int) -> Iterator[BatchHeader]:
+def _intact_batches(data: memoryview, position: int, path: str) -> Iterator[BatchHeader]:
     """Find the intact batches from `position` on, whatever lies between them."""
     aligned = len(data) // ALIGNMENT * ALIGNMENT
     words = np.frombuffer(data[:aligned], dtype="<u4")[::2]
@@ -195,21 +196,21 @@ def _intact_batches(data: memoryview, position: int) -> Iterator[BatchHeader]:
     for candidate in np.flatnonzero(words == wanted) * ALIGNMENT:
         if candidate < position:
             continue
-        found = decode_header(data, int(candidate))
+        found = decode_header(data, int(candidate), name=path)
         if found is not None and found.position == candidate and body_is_intact(found, data):
             position = found.end
             yield found
 
 
-def _is_lost(data: memoryview, position: int) -> bool:
+def _is_lost(data: memoryview, position: int, path: str) -> bool:
     """Tell whether the bad bytes at `position` can be writes that no sync covered."""
     rest = np.frombuffer(data[position:], dtype=np.uint8)
     written = _written(rest)
     if written == 0:
         return True
-    bad = decode_header(data, position)
+    bad = decode_header(data, position, name=path)
     # The length of an intact header holds: what lies inside its batch is its rows, not batches.
-    followers = _intact_batches(data, position + ALIGNMENT if bad is None else bad.end)
+    followers = _intact_batches(data, position + ALIGNMENT if bad is None else bad.end, path)
     first = next(followers, None)
     if first is not None and (first.synced_end > position or any(later.synced_end > position for later in followers)):
         return False
@@ -236,7 +237,7 @@ def _written(rest: npt.NDArray[np.uint8]) -> int:
 
 
 def _has_lost_sector(bad: npt.NDArray[np.uint8], position: int) -> bool:
-    if not bad[-ALIGNMENT:].any():
+    if bad[-1] == 0:
         return True
     starts = np.arange(-(position % SECTOR_BYTES), len(bad), SECTOR_BYTES).clip(min=0)
     return not np.logical_or.reduceat(bad != 0, starts).all()
