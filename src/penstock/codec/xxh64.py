@@ -30,11 +30,14 @@ LONG_ROW_BYTES: Final = 1024
 """Rows above this go to the xxhash package: one call is cheap beside the bytes that it hashes."""
 
 FEW_ROWS: Final = 512
-"""Up to here the package, row by row, costs less than starting the array operations."""
+FEW_WORDS: Final = 32
+"""Up to so many rows the package, row by row, costs less than starting the array operations."""
 
 
 def hash_ints(values: Words, seeds: Words) -> Words:
     """Hash the low four bytes of each value."""
+    if values.size <= FEW_WORDS:
+        return _hash_each(ByteRows.of_records(values.astype("<u4")), seeds)
     hashes = seeds + (P5 + np.uint64(4))
     _fold_int(hashes, values & LOW_32)
     return _avalanche(hashes)
@@ -42,6 +45,8 @@ def hash_ints(values: Words, seeds: Words) -> Words:
 
 def hash_longs(values: Words, seeds: Words) -> Words:
     """Hash the eight bytes of each value."""
+    if values.size <= FEW_WORDS:
+        return _hash_each(ByteRows.of_records(values), seeds)
     hashes = seeds + (P5 + np.uint64(8))
     _fold_word(hashes, values.copy())
     return _avalanche(hashes)

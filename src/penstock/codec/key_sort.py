@@ -1,0 +1,135 @@
+"""The order of a batch of keys: a stable sort, quick on what batches are like.
+
+Keys of one batch mostly share their first bytes and differ in the few that follow. So the
+bytes common to all are skipped and the next words are sorted by a radix sort of 16-bit digits
+(NumPy's stable sort of uint16 is one); each round looks only at the keys still tied after the
+round before. What two rounds leave tied goes to Arrow, whose sort is stable too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os.path import commonprefix
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.codec.byte_rows import WORD_BYTES, ByteRows, Ints, Words
+
+DIGIT_BITS: Final = 16
+WHOLE_WIDTHS: Final = (1, 2, 4, 8)
+"""Keys all of one such width are integers, and are sorted as integers."""
+
+KEPT: Final = np.array([((1 << 64) - 1) >> (8 * k) ^ ((1 << 64) - 1) for k in (*range(WORD_BYTES + 1), WORD_BYTES)], np.uint64)
+"""The part of a big-endian word that belongs to a key with k bytes left; k is at most one more than a word."""
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class SortedKeys:
+    """Keys in memcmp order; equal keys stay in the order in which they came.
+
+    `order` gives the row of each sorted key, `starts` marks the first of each run of equal keys.
+    """
+
+    keys: pa.BinaryArray
+    order: Ints
+    starts: Flags
+
+
+def sort_keys(keys: pa.BinaryArray) -> SortedKeys:
+    """Sort the keys."""
+    assert keys.null_count == 0
+    order = np.arange(len(keys))
+    if len(keys) > 1 and not pc.all(pc.less_equal(keys[:-1], keys[1:])).as_py():
+        order = _stable_order(keys)
+        keys = keys.take(pa.array(order))
+    return SortedKeys(keys, order, _starts(keys))
+
+
+def _starts(keys: pa.BinaryArray) -> Flags:
+    starts = np.ones(len(keys), np.bool_)
+    if len(keys) > 1:
+        starts[1:] = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+    return starts
+
+
+def _stable_order(keys: pa.BinaryArray) -> Ints:
+    rows = ByteRows.of_binary(keys)
+    width = int(rows.lengths[0])
+    if width in WHOLE_WIDTHS and np.all(rows.lengths == width):
+        return _radix_order([rows.data[:-WORD_BYTES].view(f">u{width}").astype(np.uint64)])
+    extremes = pc.min_max(keys)
+    at = len(commonprefix([extremes["min"].as_py(), extremes["max"].as_py()]))
+    everything = np.arange(len(keys))
+    words, lefts = _words_at(rows, everything, at)
+    order = _radix_order([lefts, words])
+    tied, groups = _ties(everything, [words[order], lefts[order]])
+    tied, groups = _without_equal_keys(keys, order, tied, groups)
+    if tied.size:
+        some = order[tied]
+        words, lefts = _words_at(rows, some, at + WORD_BYTES)
+        turn = _radix_order([lefts, words, groups])
+        order[tied] = some[turn]
+        tied, _ = _ties(tied, [groups[turn], words[turn], lefts[turn]])
+    if tied.size:
+        # Sorting all tied keys together leaves each group in its place: the groups are in order already.
+        some = np.sort(order[tied])
+        order[tied] = some[pc.array_sort_indices(keys.take(pa.array(some))).to_numpy()]
+    return order
+
+
+def _words_at(rows: ByteRows, some: Ints, at: int) -> tuple[Words, Words]:
+    """Return the big-endian word of each key at a position, zero beyond its end, and the bytes left there.
+
+    The bytes left count to one more than a word: a key that ends with the word sorts before one that goes on.
+    """
+    starts, lengths = rows.starts[some], rows.lengths[some]
+    lefts = np.clip(lengths - at, 0, WORD_BYTES + 1)
+    words = rows.words[starts + np.minimum(lengths, at)].byteswap()
+    return words & KEPT[lefts], lefts.view(np.uint64)
+
+
+def _radix_order(columns: list[Words]) -> Ints:
+    """Return the stable order by the last column, then the one before it, and so on."""
+    order: Ints | None = None
+    for column in columns:
+        varying = int(np.bitwise_or.reduce(column ^ column[0]))
+        for shift in range(0, varying.bit_length(), DIGIT_BITS):
+            if not (varying >> shift) & ((1 << DIGIT_BITS) - 1):
+                continue
+            digits = (column >> np.uint64(shift)).astype(np.uint16)
+            if order is None:
+                order = np.argsort(digits, kind="stable")
+            else:
+                order = order[np.argsort(digits[order], kind="stable")]
+    return np.arange(columns[0].size) if order is None else order
+
+
+def _ties(places: Ints, columns: list[Words]) -> tuple[Ints, Words]:
+    """Return the sorted places whose keys may differ further on, and the tie that each belongs to.
+
+    The last column is the bytes left: where keys end inside the word, equal columns are equal keys.
+    """
+    differs = np.ones(places.size + 1, np.bool_)
+    differs[1:-1] = False
+    for column in columns:
+        differs[1:-1] |= column[1:] != column[:-1]
+    tied = np.flatnonzero(~(differs[1:] & differs[:-1]) & (columns[-1] > WORD_BYTES))
+    return places[tied], np.cumsum(differs[:-1])[tied].view(np.uint64)
+
+
+def _without_equal_keys(keys: pa.BinaryArray, order: Ints, tied: Ints, groups: Words) -> tuple[Ints, Words]:
+    """Leave out the ties of equal keys, which are in order as they are."""
+    if tied.size == 0:
+        return tied, groups
+    known = keys.take(pa.array(order[tied]))
+    unlike = pc.not_equal(known[1:], known[:-1]).to_numpy(zero_copy_only=False) & (groups[1:] == groups[:-1])
+    mixed = np.zeros(int(groups[-1]) + 1, np.bool_)
+    mixed[groups[1:][unlike]] = True
+    open_ = mixed[groups]
+    return tied[open_], groups[open_]
