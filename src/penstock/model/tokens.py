@@ -60,6 +60,10 @@ def tokenize(text: str) -> list[Token]:
     Raises:
         InvalidError: a character that starts no token, or a quote that is not closed.
     """
+    try:
+        text.encode()
+    except UnicodeEncodeError as cause:
+        raise InvalidError("the text is not valid Unicode", position=cause.start) from cause
     tokens = []
     position = 0
     while position < len(text):
