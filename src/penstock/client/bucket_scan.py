@@ -1,0 +1,123 @@
+"""One bucket of a scan, page by page, each row once, through lost replies and lost sessions.
+
+A page that did not arrive is asked for again under its own call number. A session that is gone is
+opened again at the same snapshot, at the offset after the last page: that is all a scan's state is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.client.link import Link
+from penstock.client.retry import worth_retrying
+from penstock.errors import (
+    NotLeaderError,
+    PenstockError,
+    TooManyScannersError,
+    UnknownOrExpiredScannerError,
+)
+from penstock.model.calls import OpenScan, Page
+
+Portion = tuple[pa.RecordBatch, int | None]
+"""Rows, and the offset at which the bucket goes on after them; None at its end."""
+
+SESSION_LOST = (UnknownOrExpiredScannerError, NotLeaderError)
+OPEN_DEADLINE_MS = 10_000
+"""How long opening waits for others to end their scans."""
+
+
+class Pin(Protocol):
+    """What keeps a scan's snapshot readable."""
+
+    @property
+    def cut_id(self) -> str:
+        """Return the cut that pins the snapshot now."""
+
+    def renew(self) -> None:
+        """Pin the same snapshot again."""
+
+
+class BucketScan:
+    """Reads one bucket at a snapshot; `call` says which, what, and from where."""
+
+    def __init__(self, link: Link, call: OpenScan, pin: Pin) -> None:
+        self._link = link
+        self._call = call
+        self._pin = pin
+        self._scanner_id: str | None = None
+
+    def portions(self) -> Generator[Portion, None, None]:
+        """Yield the rows in portions, page by page; closing the generator ends the session.
+
+        Raises:
+            OffsetOutOfRangeError: the snapshot can no longer be read.
+            PenstockError: as the node answered, once that is not worth retrying.
+        """
+        try:
+            page, call_seq_id = self._open(), 0
+            while True:
+                self._pass(page)
+                if not page.has_more:
+                    self._scanner_id = None
+                    yield page.batch, None
+                    return
+                yield page.batch, page.next_offset
+                page, call_seq_id = self._next(call_seq_id + 1)
+        finally:
+            self._close()
+
+    def _pass(self, page: Page) -> None:
+        limit = None if self._call.limit is None else self._call.limit - page.batch.num_rows
+        self._call = replace(self._call, start=page.next_offset, limit=limit)
+
+    def _next(self, call_seq_id: int) -> tuple[Page, int]:
+        scanner_id = self._scanner_id
+        assert scanner_id is not None, "a page that has more belongs to a session"
+        try:
+            page = self._link.retry.run(
+                lambda: self._link.node.next_page(scanner_id, call_seq_id),
+                when=lambda error: worth_retrying(error) and not isinstance(error, SESSION_LOST),
+            )
+        except SESSION_LOST:
+            self._scanner_id = None
+            self._pin.renew()
+            return self._open(), 0
+        return page, call_seq_id
+
+    def _open(self) -> Page:
+        crowded = replace(self._link.retry, deadline_ms=min(OPEN_DEADLINE_MS, self._link.retry.deadline_ms))
+        page = crowded.run(
+            lambda: self._link.retry.run(self._try_open, when=_worth_opening_again),
+            when=lambda error: isinstance(error, TooManyScannersError),
+        )
+        self._scanner_id = page.scanner_id
+        return page
+
+    def _try_open(self) -> Page:
+        try:
+            return self._link.node.open_scanner(replace(self._call, cut_id=self._pin.cut_id))
+        except UnknownOrExpiredScannerError:
+            # The cut was idle for longer than it is kept.
+            self._pin.renew()
+            raise
+
+    def _close(self) -> None:
+        if self._scanner_id is None or self._link.closed:
+            return
+        try:
+            self._link.node.close_scanner(self._scanner_id)
+        except PenstockError:
+            # A session that cannot be closed now expires by itself; the rows have been read.
+            return
+        finally:
+            self._scanner_id = None
+
+
+def _worth_opening_again(error: PenstockError) -> bool:
+    if isinstance(error, TooManyScannersError):
+        return False
+    return isinstance(error, UnknownOrExpiredScannerError) or worth_retrying(error)

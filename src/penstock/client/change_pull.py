@@ -1,0 +1,122 @@
+"""Pulling changes of several buckets: where each stands, and how their pages look to users."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.client.link import Link
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import ChangePage, Images, PullChanges
+from penstock.model.table import TableInfo
+
+CHANGE_FIELDS: Final = (
+    pa.field("_change_type", pa.string(), nullable=False),
+    pa.field("_offset", pa.int64(), nullable=False),
+    pa.field("_timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
+    pa.field("_bucket", pa.int32(), nullable=False),
+)
+PARTITION_FIELD: Final = pa.field("_partition", pa.string(), nullable=False)
+PAGE_BYTES: Final = 4 << 20
+
+
+def change_schema(info: TableInfo, columns: Iterable[str] | None) -> pa.Schema:
+    """Return the schema of a table's changes: its columns, then what a change adds.
+
+    Every column may be null: a delete may carry its key alone.
+    """
+    names = info.schema.names if columns is None else columns
+    fields = [info.schema.arrow_schema.field(name) for name in names]
+    values = [field if field.name in info.primary_key else field.with_nullable(True) for field in fields]
+    return pa.schema([*values, *CHANGE_FIELDS, *([PARTITION_FIELD] if info.partitioned else [])])
+
+
+def constant(value: object, field: pa.Field, rows: int) -> pa.Array:
+    """Return a column that holds one value in every row."""
+    return pa.repeat(pa.scalar(value, field.type), rows)
+
+
+class ChangePull:
+    """Reads changes of buckets from their positions up to their ends (None: no end). Not thread-safe."""
+
+    def __init__(
+        self,
+        link: Link,
+        info: TableInfo,
+        positions: Mapping[TableBucket, tuple[int, int | None]],
+        *,
+        columns: tuple[str, ...] | None = None,
+        images: Images = Images.FULL,
+    ) -> None:
+        self._link = link
+        self._info = info
+        self._columns = columns
+        self._images = images
+        self._positions = dict(positions)
+        # Names the pin that protects the positions; one for each reader.
+        self._reader_id = uuid.uuid4().hex
+        self.schema = change_schema(info, columns)
+
+    @property
+    def positions(self) -> Mapping[TableBucket, tuple[int, int | None]]:
+        """Return next offset and end of each bucket."""
+        return self._positions
+
+    @property
+    def unfinished(self) -> dict[TableBucket, tuple[int, int | None]]:
+        """Return the positions of buckets that have not reached their end."""
+        return {bucket: (start, end) for bucket, (start, end) in self._positions.items() if end is None or start < end}
+
+    def add(self, bucket: TableBucket, start: int, end: int | None) -> None:
+        """Read one more bucket."""
+        assert bucket not in self._positions, "a bucket is read once"
+        self._positions[bucket] = (start, end)
+
+    def move(self, page: ChangePage) -> None:
+        """Stand after a page, which the caller has now received."""
+        self._positions[page.bucket] = (page.next_offset, self._positions[page.bucket][1])
+
+    def pull(self, wait_ms: int) -> list[ChangePage]:
+        """Return pages of the buckets that have changes, waiting for the first; none if the wait ran out.
+
+        Positions stay: `move` each page once it was handed on.
+
+        Raises:
+            OffsetOutOfRangeError: changes from a position on are no longer kept.
+            PenstockError: as the node answered, once that is not worth retrying.
+        """
+        return self._pull(self.unfinished, wait_ms)
+
+    def hold(self) -> None:
+        """Protect the positions for another while, without reading."""
+        still = {bucket: (start, start) for bucket, (start, _) in self.unfinished.items()}
+        self._pull(still, 0)
+
+    def shown(self, page: ChangePage) -> pa.RecordBatch:
+        """Return the rows of a page as users see them."""
+        rows = page.batch.num_rows
+        made = {"_bucket": page.bucket.bucket, "_partition": page.bucket.partition}
+        present = set(page.batch.schema.names)
+        arrays = [
+            page.batch.column(field.name) if field.name in present else constant(made[field.name], field, rows)
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _pull(self, positions: Mapping[TableBucket, tuple[int, int | None]], wait_ms: int) -> list[ChangePage]:
+        if not positions:
+            return []
+        call = PullChanges(
+            table_id=self._info.table_id,
+            schema_id=self._info.schema_id,
+            positions=positions,
+            columns=self._columns,
+            images=self._images,
+            max_bytes=PAGE_BYTES,
+            wait_ms=wait_ms,
+            reader_id=self._reader_id,
+        )
+        return self._link.retry.run(lambda: self._link.node.pull_changes(call))

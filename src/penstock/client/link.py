@@ -1,0 +1,54 @@
+"""What a connection and everything made from it share: the node, and whether it may still be used."""
+
+from __future__ import annotations
+
+import os
+import weakref
+
+from penstock.client.retry import Retry
+from penstock.client.writer_identity import WriterIdentities
+from penstock.errors import ClosedError
+from penstock.model.node import Node
+
+
+class Link:
+    """The way to one node, for one process. Thread-safe.
+
+    The node is closed when asked, when the last handle is gone, or when the process ends; never by a
+    forked child, whose copies of the node's threads and files are not its own.
+    """
+
+    def __init__(self, node: Node, name: str, retry: Retry | None = None) -> None:
+        self.name = name
+        self.retry = retry or Retry()
+        self.identities = WriterIdentities()
+        self._node = node
+        self._pid = os.getpid()
+        self._finalizer = weakref.finalize(self, _close, node, self._pid)
+
+    @property
+    def node(self) -> Node:
+        """Return the node.
+
+        Raises:
+            ClosedError: the connection was closed, or belongs to the process that forked this one.
+        """
+        if os.getpid() != self._pid:
+            raise ClosedError("a connection does not survive a fork; connect again in this process", name=self.name)
+        if self.closed:
+            raise ClosedError("the connection is closed; connect again", name=self.name)
+        return self._node
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether the node was closed."""
+        return not self._finalizer.alive
+
+    def close(self) -> None:
+        """Close the node; idempotent."""
+        self._finalizer()
+
+
+def _close(node: Node, pid: int) -> None:
+    if os.getpid() == pid:
+        node.close()

@@ -1,0 +1,66 @@
+"""One bucket of a scan over the log: changes up to the end that the scan was opened with."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pyarrow as pa
+
+from penstock.client.bucket_scan import Portion
+from penstock.client.change_pull import ChangePull
+from penstock.client.link import Link
+from penstock.client.scan_request import ScanRequest
+from penstock.errors import InternalError
+from penstock.model.bucket import TableBucket
+from penstock.model.filter import Filter
+from penstock.model.table import TableInfo
+
+
+class LogScan:
+    """Reads the changes [start, end) of one bucket, filtered and cut at the limit on this side."""
+
+    def __init__(
+        self,
+        link: Link,
+        info: TableInfo,
+        request: ScanRequest,
+        bucket: TableBucket,
+        *,
+        start: int,
+        end: int,
+    ) -> None:
+        self._filter = Filter.from_bytes(request.filter or b"", info.schema)
+        self._schema = request.schema(info)
+        self._limit = request.limit
+        self._bucket = bucket
+        self._pull = ChangePull(link, info, {bucket: (start, end)}, columns=self._columns(info, request))
+
+    def portions(self) -> Generator[Portion, None, None]:
+        """Yield the rows in portions.
+
+        Raises:
+            OffsetOutOfRangeError: the changes are no longer kept.
+            PenstockError: as the node answered, once that is not worth retrying.
+        """
+        left = self._limit
+        while self._pull.unfinished:
+            pages = self._pull.pull(wait_ms=0)
+            if not pages:
+                raise InternalError("the node gave no changes below the end that it named", bucket=self._bucket)
+            for page in pages:
+                self._pull.move(page)
+                batch = self._passing(self._pull.shown(page)).slice(0, left)
+                left = None if left is None else left - batch.num_rows
+                yield batch, page.next_offset if self._pull.unfinished else None
+                if left == 0:
+                    return
+
+    def _passing(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        kept = batch if self._filter.is_all else batch.filter(pa.array(self._filter.mask(batch)))
+        return pa.RecordBatch.from_arrays([kept.column(name) for name in self._schema.names], schema=self._schema)
+
+    def _columns(self, info: TableInfo, request: ScanRequest) -> tuple[str, ...] | None:
+        if request.columns is None:
+            return None
+        wanted = {*request.columns, *self._filter.columns}
+        return tuple(name for name in info.schema.names if name in wanted)

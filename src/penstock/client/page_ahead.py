@@ -1,0 +1,76 @@
+"""One item asked for ahead: the next page travels while the caller works on this one."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Generator, Iterator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class _Exchange(Generic[T]):
+    """What the caller and the thread share; it does not hold the `PageAhead`, so that one can be forgotten."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.waiting: list[T] = []
+        self.ended = False
+        self.stopped = False
+        self.failure: BaseException | None = None
+
+    def stop(self) -> None:
+        with self.changed:
+            self.stopped = True
+            self.changed.notify_all()
+
+    def fill(self, items: Generator[T, Any, Any]) -> None:
+        try:
+            for item in items:
+                if not self._offer(item):
+                    break
+        except BaseException as failure:  # noqa: BLE001 - it is raised again by whoever iterates
+            self.failure = failure
+        finally:
+            items.close()
+            with self.changed:
+                self.ended = True
+                self.changed.notify_all()
+
+    def _offer(self, item: T) -> bool:
+        with self.changed:
+            self.changed.wait_for(lambda: not self.waiting or self.stopped)
+            self.waiting.append(item)
+            self.changed.notify_all()
+            return not self.stopped
+
+    def take(self) -> T:
+        with self.changed:
+            self.changed.wait_for(lambda: self.waiting or self.ended or self.stopped)
+            if self.waiting and not self.stopped:
+                self.changed.notify_all()
+                return self.waiting.pop()
+            if self.failure is not None:
+                raise self.failure
+            raise StopIteration
+
+
+class PageAhead(Iterator[T]):
+    """Iterates over a generator that runs in a daemon thread of its own, one item ahead.
+
+    The thread closes the generator, at its end, on `close()`, or when this object is forgotten.
+    """
+
+    def __init__(self, items: Generator[T, Any, Any], name: str) -> None:
+        self._exchange: _Exchange[T] = _Exchange()
+        self._finalizer = weakref.finalize(self, self._exchange.stop)
+        self._thread = threading.Thread(target=self._exchange.fill, args=(items,), name=name, daemon=True)
+        self._thread.start()
+
+    def __next__(self) -> T:
+        return self._exchange.take()
+
+    def close(self) -> None:
+        """End the thread after the item that it is working on; idempotent."""
+        self._finalizer()

@@ -1,0 +1,75 @@
+"""The lowest level of a scan: one bucket, one page per call, nothing retried."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Final
+
+from penstock.client.link import Link
+from penstock.errors import InvalidScanRequestError
+from penstock.model.calls import OpenScan, Page
+
+_DONE: Final = "the scan has no more pages; open another scanner"
+
+
+class PageScanner:
+    """A scan session over one bucket, called by hand. Not thread-safe.
+
+    `open()` is call 0, `next(1)`, `next(2)`, ... follow; the latest number again gives the same page
+    again. Every error reaches the caller as the node gave it.
+    """
+
+    def __init__(self, link: Link, call: OpenScan) -> None:
+        self._link = link
+        self._call = call
+        self._scanner_id: str | None = None
+        self._drained = False
+
+    @property
+    def scanner_id(self) -> str | None:
+        """Return the session's id; None before `open()`, and for a scan that was done at once."""
+        return self._scanner_id
+
+    def open(self) -> Page:
+        """Open the session and return its first page.
+
+        Raises:
+            InvalidScanRequestError: it was opened before.
+            TooManyScannersError: the bucket or the server has no room for another session.
+            PenstockError: as the node answered.
+        """
+        if self._scanner_id is not None or self._drained:
+            raise InvalidScanRequestError("the scanner was opened before; make another", bucket=self._call.bucket)
+        page = self._link.node.open_scanner(self._call)
+        self._scanner_id = page.scanner_id
+        self._drained = page.scanner_id is None
+        return page
+
+    def next(self, call_seq_id: int) -> Page:
+        """Return the page of that call number.
+
+        Raises:
+            InvalidScanRequestError: it is neither the next number nor the latest, or there is no session.
+            UnknownOrExpiredScannerError: the session is gone; go on with the last page's resume token.
+            PenstockError: as the node answered.
+        """
+        if self._scanner_id is None:
+            why = _DONE if self._drained else "open the scanner first"
+            raise InvalidScanRequestError(why, bucket=self._call.bucket, call_seq_id=call_seq_id)
+        return self._link.node.next_page(self._scanner_id, call_seq_id)
+
+    def close(self) -> None:
+        """End the session; idempotent."""
+        if self._scanner_id is not None and not self._link.closed:
+            self._link.node.close_scanner(self._scanner_id)
+
+    def __enter__(self) -> PageScanner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<PageScanner of {self._call.bucket}, session {self._scanner_id}>"

@@ -1,0 +1,59 @@
+"""Try a call again while that can help: by the error's kind, with backoff, up to a deadline."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from penstock.errors import BucketFailedError, DiskFullError, InvalidError, PenstockError
+
+T = TypeVar("T")
+
+# Retriable by kind, but only after somebody has acted: waiting inside a call would hide the cause.
+NEEDS_HANDS = (DiskFullError, BucketFailedError)
+
+
+def worth_retrying(error: PenstockError) -> bool:
+    """Tell whether the same call may succeed in a moment, without anybody's help."""
+    return error.retriable and not isinstance(error, NEEDS_HANDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How long to go on trying, and how long to pause in between.
+
+    Pauses double from `pause_ms_min` to `pause_ms_max`, each shortened at random by up to a half, so
+    that clients that failed together do not return together.
+    """
+
+    deadline_ms: int = 30_000
+    pause_ms_min: int = 10
+    pause_ms_max: int = 1_000
+    monotonic: Callable[[], float] = time.monotonic
+    pause: Callable[[float], object] = time.sleep
+    jitter: Callable[[], float] = random.random
+
+    def __post_init__(self) -> None:
+        if not 0 < self.pause_ms_min <= self.pause_ms_max or self.deadline_ms < 0:
+            raise InvalidError("a retry pauses between its bounds", least=self.pause_ms_min, most=self.pause_ms_max)
+
+    def run(self, call: Callable[[], T], *, when: Callable[[PenstockError], bool] = worth_retrying) -> T:
+        """Return what `call` returns, calling again after errors for which `when` holds.
+
+        Raises:
+            PenstockError: the last error, once it is not worth retrying or the deadline would pass.
+        """
+        give_up = self.monotonic() + self.deadline_ms / 1000
+        pause_ms = self.pause_ms_min
+        while True:
+            try:
+                return call()
+            except PenstockError as error:
+                seconds = pause_ms / 1000 * (1 - self.jitter() / 2)
+                if not when(error) or self.monotonic() + seconds > give_up:
+                    raise
+            self.pause(seconds)
+            pause_ms = min(2 * pause_ms, self.pause_ms_max)

@@ -1,0 +1,219 @@
+"""A running scan: one cut of the table, each row once, and where it stands at any time."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.client.bucket_scan import BucketScan, Portion
+from penstock.client.buckets import require_every
+from penstock.client.cut_pin import CutPin
+from penstock.client.link import Link
+from penstock.client.log_scan import LogScan
+from penstock.client.page_ahead import PageAhead
+from penstock.client.scan_request import ScanRequest, ScanSource
+from penstock.client.scan_token import BucketPosition, ScanToken
+from penstock.errors import ClosedError, InvalidError
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import OpenScan
+from penstock.model.table import TableInfo
+
+
+class Scan(Iterator[pa.RecordBatch]):
+    """Iterates over record batches, bucket by bucket. Not thread-safe.
+
+    The cut is known before the first row. What was read is gone: `to_arrow()` after some batches
+    gives the rest.
+    """
+
+    def __init__(
+        self, link: Link, info: TableInfo, request: ScanRequest, pin: CutPin, positions: list[BucketPosition]
+    ) -> None:
+        self._link = link
+        self._info = info
+        self._request = request
+        self._pin = pin
+        self._positions = positions
+        self._left = request.limit
+        self._closed = False
+        self._schema = request.schema(info)
+        # The generator must not hold the scan, or its thread would keep a forgotten scan alive.
+        steps = _steps(link, info, request, pin, tuple(positions))
+        # Without a limit every page will be wanted; with one, a page ahead may be one too many.
+        self._steps = steps if request.limit is not None else PageAhead(steps, name=f"penstock-scan-{info.path}")
+
+    @classmethod
+    def begin(cls, link: Link, info: TableInfo, request: ScanRequest) -> Scan:
+        """Take the cut and begin.
+
+        Raises:
+            InvalidError: `as_of` leaves a bucket out.
+            OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
+            TableNotFoundError: the table was dropped.
+        """
+        if request.as_of is not None:
+            require_every(info, request.as_of, request.buckets or link.node.buckets(info.table_id))
+        starts: Mapping[TableBucket, int] = {}
+        if request.source is ScanSource.LOG:
+            starts = {bucket: offsets.base for bucket, offsets in link.node.offsets(info.table_id).items()}
+        chosen = request.buckets
+        as_of = request.as_of
+        if as_of is not None and chosen is not None:
+            as_of = {bucket: as_of[bucket] for bucket in chosen}
+        pin = CutPin.take(link, info.table_id, as_of=as_of, buckets=chosen)
+        positions = [
+            BucketPosition(bucket.partition, bucket.bucket, pin.offsets[bucket], starts.get(bucket, 0))
+            for bucket in (chosen or sorted(pin.offsets, key=bucket_order))
+        ]
+        return cls(link, info, request, pin, positions)
+
+    @classmethod
+    def resume(cls, link: Link, token: bytes) -> Scan:
+        """Go on where the scan of that token stood, at the same cut.
+
+        Raises:
+            InvalidError: the bytes are no token of a scan of this node's table.
+            OffsetOutOfRangeError: the cut can no longer be read.
+            TableNotFoundError: the table was dropped.
+        """
+        stored = ScanToken.decode(token)
+        info = link.retry.run(lambda: link.node.table_by_id(stored.table_id))
+        if stored.schema_id > info.schema_id:
+            raise InvalidError("the resume token is of another node's table", table=info.path, table_id=info.table_id)
+        columns = tuple(info.schema.column(name).name for name in stored.columns)
+        request = ScanRequest(
+            ScanSource.parse(stored.source), columns=columns, filter=stored.filter, limit=stored.limit
+        )
+        open_ones = {p.table_bucket(info.path): p.log_offset for p in stored.buckets if p.next_offset is not None}
+        pin = CutPin.take(link, info.table_id, as_of=open_ones, buckets=tuple(open_ones))
+        return cls(link, info, request, pin, list(stored.buckets))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the batches."""
+        return self._schema
+
+    @property
+    def log_offsets(self) -> dict[TableBucket, int]:
+        """Return the cut: the rows are those of the table at these offsets, changes go on from them."""
+        return {position.table_bucket(self._info.path): position.log_offset for position in self._positions}
+
+    @property
+    def resume_token(self) -> bytes:
+        """Return bytes that name what was received so far; `conn.resume_scan` goes on after it."""
+        return ScanToken(
+            table_id=self._info.table_id,
+            schema_id=self._info.schema_id,
+            source=self._request.source.value,
+            columns=self._request.columns or tuple(self._info.schema.names),
+            filter=self._request.filter,
+            limit=self._left,
+            buckets=tuple(self._positions),
+        ).encode()
+
+    def __next__(self) -> pa.RecordBatch:
+        while True:
+            if self._closed:
+                raise ClosedError("the scan is closed; start another, or resume by token", table=self._info.path)
+            try:
+                index, (batch, next_offset) = next(self._steps)
+            except StopIteration:
+                raise
+            except BaseException:
+                # A generator that failed says it is at its end when asked again; a scan must not.
+                self.close()
+                raise
+            self._positions[index] = replace(self._positions[index], next_offset=next_offset)
+            if batch.num_rows:
+                self._left = None if self._left is None else self._left - batch.num_rows
+                return pa.RecordBatch.from_arrays(batch.select(self._schema.names).columns, schema=self._schema)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rest of the rows as a table."""
+        with self:
+            return pa.Table.from_batches(list(self), schema=self._schema)
+
+    def to_pandas(self) -> Any:
+        """Return the rest of the rows as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Return the rest of the rows as a polars DataFrame."""
+        return importlib.import_module("polars").from_arrow(self.to_arrow())
+
+    def to_duckdb(self, connection: Any = None) -> Any:
+        """Return the rest of the rows as a DuckDB relation, in a DuckDB connection if one is given."""
+        return (connection or importlib.import_module("duckdb")).from_arrow(self.to_arrow())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Hand the rest of the rows to any library that takes Arrow streams."""
+        return pa.RecordBatchReader.from_batches(self._schema, self).__arrow_c_stream__(requested_schema)
+
+    def close(self) -> None:
+        """End the scan and let go of its cut; idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._steps.close()
+            self._pin.release()
+
+    def __enter__(self) -> Scan:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        left = sum(position.next_offset is not None for position in self._positions)
+        state = "closed" if self._closed else f"{left} of {len(self._positions)} buckets to read"
+        return f"<Scan of {self._info.path}, source {self._request.source}, {state}>"
+
+
+def bucket_order(bucket: TableBucket) -> tuple[str, int]:
+    """Return what buckets are sorted by."""
+    return bucket.partition or "", bucket.bucket
+
+
+def _steps(
+    link: Link, info: TableInfo, request: ScanRequest, pin: CutPin, positions: tuple[BucketPosition, ...]
+) -> Generator[tuple[int, Portion], None, None]:
+    left = request.limit
+    try:
+        for index, position in enumerate(positions):
+            if position.next_offset is None:
+                continue
+            if left == 0:
+                return
+            with closing(_portions(link, info, replace(request, limit=left), pin, position)) as portions:
+                for portion in portions:
+                    left = None if left is None else left - portion[0].num_rows
+                    yield index, portion
+    finally:
+        pin.release()
+
+
+def _portions(
+    link: Link, info: TableInfo, request: ScanRequest, pin: CutPin, position: BucketPosition
+) -> Generator[Portion, None, None]:
+    assert position.next_offset is not None, "a finished bucket is not read again"
+    bucket = position.table_bucket(info.path)
+    if request.source is ScanSource.LOG:
+        return LogScan(link, info, request, bucket, start=position.next_offset, end=position.log_offset).portions()
+    call = OpenScan(
+        table_id=info.table_id,
+        schema_id=info.schema_id,
+        bucket=bucket,
+        columns=request.columns,
+        filter=request.filter,
+        limit=request.limit,
+        as_of=position.log_offset,
+        start=position.next_offset,
+    )
+    return BucketScan(link, call, pin).portions()

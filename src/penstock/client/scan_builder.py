@@ -1,0 +1,106 @@
+"""What a scan reads, said step by step; each step is checked when it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pyarrow.compute as pc
+
+from penstock.client.buckets import BucketName, resolve_buckets, resolve_offsets
+from penstock.client.link import Link
+from penstock.client.scan import Scan
+from penstock.client.scan_request import ScanRequest, ScanSource, check_limit, compile_filter, project
+from penstock.errors import UnsupportedError
+from penstock.model.table import TableInfo
+
+
+class ScanBuilder:
+    """Collects what a scan reads. Immutable: each step returns a new builder."""
+
+    def __init__(self, link: Link, info: TableInfo, request: ScanRequest | None = None) -> None:
+        self._link = link
+        self._info = info
+        self._request = request or ScanRequest.default(info)
+
+    def with_source(self, source: ScanSource | str) -> ScanBuilder:
+        """Read the live rows (the default), a snapshot, or the log (the default for log tables).
+
+        Raises:
+            InvalidError: no such source.
+            UnsupportedError: this table or node does not offer it.
+        """
+        chosen = ScanSource.parse(source)
+        if chosen is ScanSource.SNAPSHOT:
+            raise UnsupportedError("this node keeps no numbered snapshots; scan live with as_of", table=self._info.path)
+        if chosen is ScanSource.LIVE_KV and not self._info.keyed:
+            raise UnsupportedError("a log table has no live rows; scan its log", table=self._info.path)
+        return self._with(replace(self._request, source=chosen))
+
+    def select(self, columns: Iterable[str] | None) -> ScanBuilder:
+        """Read only these columns, in this order.
+
+        Raises:
+            InvalidError: a column is unknown or named twice.
+        """
+        return self._with(replace(self._request, columns=project(columns, self._info.schema)))
+
+    def filter(self, filter: str | pc.Expression | None) -> ScanBuilder:
+        """Read only rows for which the filter is true.
+
+        Raises:
+            InvalidError: the filter is not understood.
+        """
+        return self._with(replace(self._request, filter=compile_filter(filter, self._info.schema)))
+
+    def limit(self, rows: int | None) -> ScanBuilder:
+        """Read at most so many rows, over all buckets.
+
+        Raises:
+            InvalidError: not a number of rows.
+        """
+        return self._with(replace(self._request, limit=check_limit(rows)))
+
+    def buckets(self, buckets: Iterable[BucketName] | None) -> ScanBuilder:
+        """Read only these buckets.
+
+        Raises:
+            InvalidError: one is no bucket of this table.
+        """
+        chosen = None if buckets is None else resolve_buckets(self._info, buckets)
+        return self._with(replace(self._request, buckets=chosen))
+
+    def as_of(self, offsets: Mapping[BucketName, int] | None) -> ScanBuilder:
+        """Read the table as it was at an offset of each bucket.
+
+        Raises:
+            InvalidError: not offsets of this table's buckets.
+        """
+        chosen = None if offsets is None else resolve_offsets(self._info, offsets)
+        return self._with(replace(self._request, as_of=chosen))
+
+    def lease(self, lease: object | None) -> ScanBuilder:
+        """Read what a lease pins; None for no lease.
+
+        Raises:
+            UnsupportedError: this node has no leases.
+        """
+        if lease is not None:
+            raise UnsupportedError("this node has no leases; scan with as_of", table=self._info.path)
+        return self
+
+    def execute(self) -> Scan:
+        """Take the cut and begin.
+
+        Raises:
+            InvalidError: `as_of` leaves a bucket out.
+            OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
+            TableNotFoundError: the table was dropped.
+        """
+        return Scan.begin(self._link, self._info, self._request)
+
+    def __repr__(self) -> str:
+        return f"<ScanBuilder of {self._info.path}, source {self._request.source}>"
+
+    def _with(self, request: ScanRequest) -> ScanBuilder:
+        return ScanBuilder(self._link, self._info, request)
