@@ -76,6 +76,7 @@ def test_close_during_reads_gives_each_of_them_the_right_bytes_or_an_error(disk:
         file = disk.create(str(number))
         file.append(bytes([number]) * 5000)
         file.close()
+    before = open_descriptors()
     wrong: list[int] = []
 
     def read_until_closed(number: int) -> None:
@@ -101,6 +102,7 @@ def test_close_during_reads_gives_each_of_them_the_right_bytes_or_an_error(disk:
         thread.join()
 
     assert wrong == []
+    assert open_descriptors() == before
 
 
 def test_make_directory_creates_the_root_with_its_parents(tmp_path: Path) -> None:

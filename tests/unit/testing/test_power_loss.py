@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
 from penstock.runtime.disk import write_atomically
 from penstock.testing.fault_gate import SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk
+from penstock.testing.faulty_file import FaultyAppendFile
 
 SEEDS = range(200)
 
@@ -240,6 +242,7 @@ def test_tree_removed_and_made_again_is_empty_after_a_loss() -> None:
     disk = FaultyDisk()
     disk.make_directory("t")
     durable_file(disk, "t/a", b"old")
+    disk.create("t/b")
     disk.remove_tree("t")
     disk.make_directory("t")
 
@@ -357,3 +360,79 @@ def test_write_atomically_is_not_atomic_or_not_durable_without_one_of_its_syncs(
     write_atomically(disk, "m", b"new" * 400)
 
     assert outcomes(disk, read("m")) != {b"new" * 400}
+
+
+class Promises:
+    """Random work on a disk, with what the disk owes after it: names and bytes that were synced, untouched since."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.disk = FaultyDisk()
+        self.files: dict[str, FaultyAppendFile] = {}
+        self.bytes_synced: dict[FaultyAppendFile, bytes] = {}
+        self.names_synced: dict[str, FaultyAppendFile | None] = {}
+
+    def step(self) -> None:
+        act = self.random.choice((self.create, self.append, self.append, self.sync, self.truncate, self.replace))
+        self.random.choice((act, act, self.remove, self.sync_names))()
+
+    def create(self) -> None:
+        name = self.random.choice("abcdef")
+        if name not in self.files:
+            self.files[name] = self.disk.create(name)
+            self.bytes_synced[self.files[name]] = b""
+            self.names_synced.pop(name, None)
+
+    def append(self) -> None:
+        for _, file in self.pick():
+            file.append(self.random.randbytes(self.random.choice((1, 100, 512, 2000))))
+
+    def sync(self) -> None:
+        for name, file in self.pick():
+            file.sync()
+            self.bytes_synced[file] = self.disk.read(name)
+
+    def truncate(self) -> None:
+        for _, file in self.pick():
+            file.truncate(self.random.randint(0, file.size))
+            self.bytes_synced[file] = self.bytes_synced[file][: file.size]
+
+    def replace(self) -> None:
+        target = self.random.choice("abcdef")
+        for name, file in self.pick():
+            if name != target:
+                self.disk.replace(name, target)
+                del self.files[name]
+                self.files[target] = file
+                self.names_synced.pop(name, None)
+                self.names_synced.pop(target, None)
+
+    def remove(self) -> None:
+        for name, _ in self.pick():
+            self.disk.remove(name)
+            del self.files[name]
+            self.names_synced.pop(name, None)
+
+    def sync_names(self) -> None:
+        self.disk.sync_directory("")
+        self.names_synced = {name: self.files.get(name) for name in "abcdef"}
+
+    def pick(self) -> list[tuple[str, FaultyAppendFile]]:
+        return self.random.sample(sorted(self.files.items(), key=lambda item: item[0]), min(1, len(self.files)))
+
+    def check(self, after: FaultyDisk) -> None:
+        for name, file in self.names_synced.items():
+            assert after.exists(name) == (file is not None), name
+            if file is not None:
+                assert after.read(name).startswith(self.bytes_synced[file]), name
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_was_synced_and_not_touched_since_survives_any_work(seed: int) -> None:
+    print(f"seed={seed}")
+    promises = Promises(Random(seed))
+    for step in range(60):
+        promises.step()
+        promises.check(promises.disk.after_kill())
+        for loss in range(3):
+            promises.check(promises.disk.after_power_loss(step * 3 + loss))
