@@ -24,6 +24,9 @@ from penstock.wire.body import Body
 
 PROTOCOL_VERSION: Final = 1
 MAGIC: Final = b"PS"
+CALL_STREAM: Final = b"penstock.calls"
+"""The descriptor of a stream that carries frames."""
+
 FRAME_BYTES_MAX: Final = 1 << 30
 """No frame is larger, whoever sends it; servers set a lower limit for requests."""
 
@@ -101,6 +104,11 @@ def decode_frame(frame: pa.Buffer) -> Frame:
         raise InvalidError("the message is a frame of no known kind", kind=kind)
     header = _read_header(frame, header_bytes)
     return Frame(FrameKind(kind), header, _read_bodies(frame, _HEAD.size + header_bytes, header.pop("bodies", [])))
+
+
+def is_reply(frame: pa.Buffer) -> bool:
+    """Tell whether a frame is an answer that is no error, without decoding it."""
+    return frame.size >= _HEAD.size and frame[3] == FrameKind.REPLY
 
 
 def _read_header(frame: pa.Buffer, header_bytes: int) -> dict[str, Any]:

@@ -1,0 +1,246 @@
+"""A node at the other end of a connection."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import flight
+
+from penstock.client.call_streams import CallStreams
+from penstock.errors import ClosedError, InvalidError, NotFoundError
+from penstock.model.aggregate import AggFunction
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import (
+    ChangePage,
+    Cut,
+    LookupCall,
+    LookupResult,
+    Offsets,
+    OpenScan,
+    Page,
+    PullChanges,
+    ScannerInfo,
+    TableStats,
+    WriteCall,
+    WriteResult,
+)
+from penstock.model.table import TableInfo, TableSpec
+from penstock.wire import calls
+from penstock.wire.call import Call
+from penstock.wire.frame import FRAME_BYTES_MAX
+from penstock.wire.plain import plain_batch
+
+R = TypeVar("R")
+
+DEFAULT_PORT: Final = 9123
+SCHEMES: Final = {"penstock": "grpc", "penstock+tls": "grpc+tls"}
+_TLS_FILES: Final = {"ca": "tls_root_certs", "cert": "cert_chain", "key": "private_key"}
+_MESSAGE_BYTES_MAX: Final = FRAME_BYTES_MAX + (1 << 20)
+_TRANSPORT: Final = [
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+    # A connection of our own, that is tried again soon after the server is back.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.enable_http_proxy", 0),
+]
+
+
+class RemoteNode:
+    """A server's node. Thread-safe; connects when it is first asked, and again after the connection broke.
+
+    A call is made once: whoever calls decides what is tried again. Implements `penstock.model.node.Node`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        tls: Mapping[str, str | Path] | None = None,
+        timeout_ms: int = 60_000,
+    ) -> None:
+        location, secure = _locate(url)
+        if tls and not secure:
+            raise InvalidError("tls files go with a penstock+tls:// url", url=url)
+        files = {} if tls is None else _read_files(tls)
+        self.url = url
+        self._timeout_ms = timeout_ms
+        self._pid = os.getpid()
+        self._ids = itertools.count(1)
+        headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+        self._streams = CallStreams(
+            lambda: flight.FlightClient(location, generic_options=_TRANSPORT, **files),
+            flight.FlightCallOptions(headers=headers),
+        )
+
+    def __repr__(self) -> str:
+        return f"RemoteNode({self.url})"
+
+    def close(self) -> None:
+        """End the connection; idempotent, and nothing in a forked child."""
+        if os.getpid() == self._pid:
+            self._streams.close()
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Create a database."""
+        self._ask(calls.CREATE_DATABASE, name=name, if_not_exists=if_not_exists)
+
+    def list_databases(self) -> list[str]:
+        """Return the names of all databases, sorted."""
+        return self._ask(calls.LIST_DATABASES)
+
+    def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a database; with tables in it only if `cascade`."""
+        self._ask(calls.DROP_DATABASE, name=name, cascade=cascade, if_exists=if_exists)
+
+    def create_table(self, path: str, spec: TableSpec, *, if_not_exists: bool = False) -> TableInfo:
+        """Create a table."""
+        return self._ask(calls.CREATE_TABLE, path=path, spec=spec, if_not_exists=if_not_exists)
+
+    def table(self, path: str) -> TableInfo:
+        """Return the table of that path as it is now."""
+        return self._ask(calls.TABLE, path=path)
+
+    def table_by_id(self, table_id: int) -> TableInfo:
+        """Return the table of that id as it is now."""
+        return self._ask(calls.TABLE_BY_ID, table_id=table_id)
+
+    def list_tables(self, database: str) -> list[str]:
+        """Return the names of a database's tables, sorted."""
+        return self._ask(calls.LIST_TABLES, database=database)
+
+    def drop_table(self, path: str, *, if_exists: bool = False) -> None:
+        """Drop a table."""
+        self._ask(calls.DROP_TABLE, path=path, if_exists=if_exists)
+
+    def add_column(self, table_id: int, name: str, type: pa.DataType, agg: AggFunction | None = None) -> TableInfo:
+        """Add a nullable column; rows written before read null."""
+        return self._ask(calls.ADD_COLUMN, table_id=table_id, name=name, type=type, agg=agg)
+
+    def list_partitions(self, table_id: int) -> list[str]:
+        """Return the partition names of a table, sorted."""
+        return self._ask(calls.LIST_PARTITIONS, table_id=table_id)
+
+    def create_partition(self, table_id: int, values: Mapping[str, object], *, if_not_exists: bool = False) -> str:
+        """Create a partition; return its name."""
+        return self._ask(calls.CREATE_PARTITION, table_id=table_id, values=values, if_not_exists=if_not_exists)
+
+    def drop_partition(self, table_id: int, values: Mapping[str, object], *, if_exists: bool = False) -> None:
+        """Drop a partition with its rows."""
+        self._ask(calls.DROP_PARTITION, table_id=table_id, values=values, if_exists=if_exists)
+
+    def buckets(self, table_id: int) -> list[TableBucket]:
+        """Return every bucket of the table, of every partition, sorted."""
+        return self._ask(calls.BUCKETS, table_id=table_id)
+
+    def write(self, call: WriteCall) -> WriteResult:
+        """Apply a write; return when it is durable and visible."""
+        return self._ask(calls.WRITE, rows=call.batch.num_rows, call=replace(call, batch=plain_batch(call.batch)))
+
+    def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
+        """Delete the rows that match a serialised filter, as of one cut."""
+        return self._ask(calls.DELETE_WHERE, table_id=table_id, filter=filter, writer_id=writer_id, sequence=sequence)
+
+    def truncate(self, table_id: int) -> WriteResult:
+        """Delete all rows, in the changelog."""
+        return self._ask(calls.TRUNCATE, table_id=table_id)
+
+    def open_cut(
+        self,
+        table_id: int,
+        *,
+        as_of: Mapping[TableBucket, int] | None = None,
+        buckets: Sequence[TableBucket] | None = None,
+    ) -> Cut:
+        """Take and pin the present cut, or pin the one given."""
+        named = None if buckets is None else list(buckets)
+        return self._ask(calls.OPEN_CUT, table_id=table_id, as_of=as_of, buckets=named)
+
+    def release_cut(self, cut_id: str) -> None:
+        """Unpin a cut; idempotent."""
+        self._ask(calls.RELEASE_CUT, cut_id=cut_id)
+
+    def open_scanner(self, call: OpenScan) -> Page:
+        """Open a scan session and return its first page (call 0)."""
+        return self._ask(calls.OPEN_SCANNER, call=call)
+
+    def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
+        """Return the page of that call number: the next one, or the latest again."""
+        return self._ask(calls.NEXT_PAGE, scanner_id=scanner_id, call_seq_id=call_seq_id)
+
+    def close_scanner(self, scanner_id: str) -> None:
+        """End a scan session; idempotent."""
+        self._ask(calls.CLOSE_SCANNER, scanner_id=scanner_id)
+
+    def resume_scanner(self, token: bytes) -> Page:
+        """Open a session that goes on where the page with that resume token ended."""
+        return self._ask(calls.RESUME_SCANNER, token=token)
+
+    def list_scanners(self) -> list[ScannerInfo]:
+        """Return the open scan sessions."""
+        return self._ask(calls.LIST_SCANNERS)
+
+    def kill_scanner(self, scanner_id: str) -> None:
+        """End somebody's scan session."""
+        self._ask(calls.KILL_SCANNER, scanner_id=scanner_id)
+
+    def offsets(self, table_id: int, *, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:
+        """Return base and end of every bucket; with a timestamp, base = the first change at or after it."""
+        found: Mapping[TableBucket, Offsets] = self._ask(calls.OFFSETS, table_id=table_id, timestamp_ms=timestamp_ms)
+        return dict(found)
+
+    def pull_changes(self, call: PullChanges) -> list[ChangePage]:
+        """Return changes of the buckets that have some; empty when the wait ran out."""
+        return self._ask(calls.PULL, wait_ms=call.wait_ms, call=call)
+
+    def lookup(self, call: LookupCall) -> LookupResult:
+        """Return one row for each key in the order asked, with `_found`."""
+        return self._ask(calls.LOOKUP, call=replace(call, keys=plain_batch(call.keys)))
+
+    def prefix_lookup(self, call: LookupCall) -> LookupResult:
+        """Return the live rows whose first key columns equal the one row of `keys`."""
+        return self._ask(calls.PREFIX_LOOKUP, call=replace(call, keys=plain_batch(call.keys)))
+
+    def stats(self, table_id: int) -> TableStats:
+        """Return the state of a table."""
+        return self._ask(calls.STATS, table_id=table_id)
+
+    def _ask(self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, **arguments: Any) -> R:
+        if os.getpid() != self._pid:
+            raise ClosedError("a connection does not survive a fork; connect again in this process", url=self.url)
+        call_id = next(self._ids)
+        request = asked.encode_request(call_id, arguments)
+        reply = self._streams.ask(request, rows=rows, timeout_ms=self._timeout_ms + wait_ms)
+        return asked.decode_reply(call_id, reply)
+
+
+def _locate(url: str) -> tuple[str, bool]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or DEFAULT_PORT
+    except ValueError as error:
+        raise InvalidError("not a server's url; it is penstock://host:port", url=url) from error
+    if parts.scheme not in SCHEMES or not host or parts.path not in ("", "/") or parts.query:
+        raise InvalidError("not a server's url; it is penstock://host:port or penstock+tls://host:port", url=url)
+    shown = f"[{host}]" if ":" in host else host
+    return f"{SCHEMES[parts.scheme]}://{shown}:{port}", parts.scheme == "penstock+tls"
+
+
+def _read_files(tls: Mapping[str, str | Path]) -> dict[str, bytes]:
+    unknown = tls.keys() - _TLS_FILES.keys()
+    if unknown:
+        raise InvalidError("tls takes the files ca, cert and key", unknown=", ".join(sorted(unknown)))
+    try:
+        return {_TLS_FILES[name]: Path(path).read_bytes() for name, path in tls.items()}
+    except OSError as error:
+        raise NotFoundError("a tls file cannot be read", path=error.filename, cause=error.strerror) from error

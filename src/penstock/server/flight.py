@@ -1,0 +1,141 @@
+"""The node behind Arrow Flight: streams of calls, and exports.
+
+A client opens an exchange whose descriptor is `CALL_STREAM`, sends a frame per message and gets a
+frame per message, in order; it may send ahead. It ends the stream with a frame that counts its calls
+and rows; a stream that stops without one is torn, and what was not acknowledged on it may not have
+happened. A `do_get` is a whole scan in one stream, for whoever speaks Flight only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import flight
+
+from penstock.errors import InternalError, InvalidError, OverloadedError, PenstockError
+from penstock.model.calls import Page
+from penstock.runtime.metrics import Metrics
+from penstock.server.door import DOOR, Door, principal_of
+from penstock.server.gate import Gate, Stream
+from penstock.server.handler import Handler
+from penstock.server.settings import ServerSettings
+from penstock.wire.fault import to_flight
+from penstock.wire.frame import CALL_STREAM
+
+TICKET_BYTES_MAX: Final = 1 << 20
+_log = logging.getLogger("penstock")
+
+
+class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Serves a handler's node. Starts to listen when it is made."""
+
+    def __init__(
+        self,
+        location: str,
+        handler: Handler,
+        *,
+        gate: Gate,
+        settings: ServerSettings,
+        metrics: Metrics,
+        door: Door | None = None,
+        **tls: Any,
+    ) -> None:
+        self._handler = handler
+        self._gate = gate
+        self._settings = settings
+        self._opened = metrics.counter("penstock_streams_opened")
+        self._torn = metrics.counter("penstock_streams_torn")
+        # Last: calls may come in from here on.
+        super().__init__(location, middleware={} if door is None else {DOOR: door}, **tls)
+
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        """Answer the calls of one stream until it ends."""
+        try:
+            if descriptor.command != CALL_STREAM:
+                raise InvalidError("the server answers streams of calls only")
+            with self._gate.stream(context.peer()) as stream:
+                self._opened.inc()
+                self._converse(context, stream, reader, writer)
+        except PenstockError as error:
+            raise to_flight(error) from None
+        except Exception:  # noqa: BLE001 - the service edge: no traceback of ours goes to a client
+            _log.exception("stream failed on a bug peer=%s", context.peer())
+            raise to_flight(InternalError("the server failed on a bug; its log says more")) from None
+
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
+        """Stream a whole scan."""
+        try:
+            if len(ticket.ticket) > TICKET_BYTES_MAX:
+                raise InvalidError("the ticket is too long", bytes=len(ticket.ticket), most=TICKET_BYTES_MAX)
+            pages = self._export(context.peer(), ticket.ticket, principal_of(context))
+            first = next(pages)
+        except PenstockError as error:
+            raise to_flight(error) from None
+        except Exception:  # noqa: BLE001 - the service edge: no traceback of ours goes to a client
+            _log.exception("export failed on a bug peer=%s", context.peer())
+            raise to_flight(InternalError("the server failed on a bug; its log says more")) from None
+        return flight.GeneratorStream(first.batch.schema, _batches(first, pages))
+
+    def _converse(
+        self,
+        context: flight.ServerCallContext,
+        stream: Stream,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        principal = principal_of(context)
+        while (message := _next_message(reader)) is not None:
+            with self._gate.call(stream):
+                reply = self._handler.answer(message, stream, principal, context.is_cancelled)
+                del message
+                try:
+                    self._send(reply, stream, writer)
+                except OverloadedError as error:
+                    self._send(self._handler.refuse(error), stream, writer)
+                except flight.FlightError:
+                    break  # the client went away
+        if not stream.ended and stream.calls:
+            self._torn.inc()
+
+    def _send(self, reply: pa.Buffer, stream: Stream, writer: flight.MetadataRecordBatchWriter) -> None:
+        with self._gate.holding(stream.peer, reply.size), self._gate.sending(stream):
+            writer.write_metadata(reply)
+
+    def _export(self, peer: str, ticket: bytes, principal: str) -> Iterator[Page]:
+        with self._gate.working("exports", self._settings.exports_max), self._gate.stream(peer) as stream:
+            stream.idle_since_ms = None
+            for page in self._handler.export(ticket, principal):
+                with self._gate.sending(stream):
+                    yield page
+
+
+def _batches(first: Page, pages: Iterator[Page]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield first.batch
+        for page in pages:
+            yield page.batch
+    except PenstockError as error:
+        raise to_flight(error) from None
+
+
+def _next_message(reader: flight.MetadataRecordBatchReader) -> pa.Buffer | None:
+    try:
+        chunk = reader.read_chunk()
+    except StopIteration:
+        return None
+    except flight.FlightError:
+        return None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InvalidError("the message is no frame", cause=type(error).__name__) from error
+    if chunk.app_metadata is None or chunk.data is not None:
+        raise InvalidError("the message is no frame: frames travel as metadata, without data")
+    return chunk.app_metadata

@@ -1,0 +1,158 @@
+"""What a server does with one request: decode, check, cap, dispatch to the node, map the error.
+
+Knows nothing of Flight: bytes come in, bytes go out, and nothing but bytes ever does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import InternalError, InvalidError, LimitError, PenstockError
+from penstock.model.calls import ChangePage, OpenScan, Page, PullChanges, WriteCall
+from penstock.model.node import Node
+from penstock.model.principal import acting_as
+from penstock.runtime.clock import Clock
+from penstock.runtime.metrics import Metrics
+from penstock.server.gate import Gate, Stream
+from penstock.server.settings import ServerSettings
+from penstock.wire.body import BodyLimits
+from penstock.wire.call import Call, read_batches
+from penstock.wire.calls import CALLS, OPEN_SCANNER, PULL
+from penstock.wire.fault import write_fault
+from penstock.wire.frame import Frame, FrameKind, decode_frame, encode_frame
+
+_log = logging.getLogger("penstock")
+Gone = Callable[[], bool]
+
+
+class Handler:
+    """Answers requests from one node. Thread-safe."""
+
+    def __init__(self, node: Node, settings: ServerSettings, gate: Gate, clock: Clock, metrics: Metrics) -> None:
+        self._node = node
+        self._settings = settings
+        self._gate = gate
+        self._clock = clock
+        self._limits = BodyLimits(bytes_max=2 * settings.request_bytes_max)
+        self._bytes_in = metrics.counter("penstock_wire_bytes_in")
+        self._bytes_out = metrics.counter("penstock_wire_bytes_out")
+        self._duration = {
+            name: metrics.histogram("penstock_call_milliseconds", call=name) for name in [*CALLS, "malformed"]
+        }
+        self._failed = {
+            code: metrics.counter("penstock_call_errors", code=code) for code in sorted(PenstockError.by_code)
+        }
+
+    def answer(self, message: pa.Buffer, stream: Stream, principal: str, gone: Gone) -> pa.Buffer:
+        """Return the reply to a message, which is an error's where there is one; never raises."""
+        self._bytes_in.inc(message.size)
+        start_ms = self._clock.monotonic_ms()
+        called, call_id = "malformed", -1
+        try:
+            with self._gate.holding(stream.peer, message.size):
+                frame = self._decode(message)
+                if frame.kind is FrameKind.END:
+                    return _check_end(frame, stream)
+                call, call_id = _call_of(frame)
+                called = call.name
+                reply = call.encode_reply(call_id, self._perform(call, frame, stream, principal, gone))
+        except PenstockError as error:
+            reply = self.refuse(error, call_id)
+        except Exception:  # noqa: BLE001 - the service edge: a bug is logged here, and answered as one
+            _log.exception("call failed on a bug call=%s principal=%s", called, principal)
+            reply = self.refuse(InternalError("the server failed on a bug; its log says more", call=called), call_id)
+        self._duration[called].observe(self._clock.monotonic_ms() - start_ms)
+        self._bytes_out.inc(reply.size)
+        return reply
+
+    def export(self, ticket: bytes, principal: str) -> Iterator[Page]:
+        """Return the pages of a whole scan, opened as the ticket, a request to open a scanner, says.
+
+        Raises:
+            PenstockError: the ticket is no such request, or the scan fails.
+        """
+        frame = self._decode(pa.py_buffer(ticket))
+        call, _ = _call_of(frame)
+        if call is not OPEN_SCANNER:
+            raise InvalidError("a ticket is a request to open a scanner", call=call.name)
+        asked: OpenScan = call.decode_arguments(frame.header.get("args"), [])["call"]
+        with acting_as(principal):
+            first = self._node.open_scanner(asked)
+        return self._follow(first, principal)
+
+    def _follow(self, page: Page, principal: str) -> Iterator[Page]:
+        scanner_id = page.scanner_id
+        number = 0
+        try:
+            yield page
+            while page.has_more and scanner_id is not None:
+                number += 1
+                with acting_as(principal):
+                    page = self._node.next_page(scanner_id, number)
+                self._bytes_out.inc(page.batch.nbytes)
+                yield page
+        finally:
+            if scanner_id is not None:
+                with acting_as(principal):
+                    self._node.close_scanner(scanner_id)
+
+    def _decode(self, message: pa.Buffer) -> Frame:
+        if message.size > self._settings.request_bytes_max:
+            most = self._settings.request_bytes_max
+            raise LimitError("the request is too large; send smaller batches", bytes=message.size, most=most)
+        return decode_frame(message)
+
+    def _perform(self, call: Call[Any], frame: Frame, stream: Stream, principal: str, gone: Gone) -> Any:
+        if len(frame.bodies) > 1:
+            raise InvalidError("a request carries one batch at most", bodies=len(frame.bodies))
+        arguments = call.decode_arguments(frame.header.get("args"), read_batches(frame, self._limits))
+        asked = arguments.get("call")
+        with acting_as(principal):
+            if call is PULL:
+                return self._pull(arguments["call"], gone)
+            with self._gate.working("calls", self._settings.calls_max):
+                result = getattr(self._node, call.name)(**arguments)
+        if isinstance(asked, WriteCall):
+            stream.rows += asked.batch.num_rows
+        return result
+
+    def _pull(self, asked: PullChanges, gone: Gone) -> list[ChangePage]:
+        # In slices, so that neither a client that went away nor a server that stops is waited for.
+        settings = self._settings
+        end_ms = self._clock.monotonic_ms() + min(asked.wait_ms, settings.wait_ms_max)
+        capped = min(asked.max_bytes, settings.request_bytes_max)
+        with self._gate.working("waits", settings.waits_max):
+            while True:
+                left_ms = max(0, end_ms - self._clock.monotonic_ms())
+                wait_ms = min(left_ms, settings.wait_slice_ms)
+                pages = self._node.pull_changes(replace(asked, wait_ms=wait_ms, max_bytes=capped))
+                if pages or left_ms <= wait_ms or gone() or self._gate.closed:
+                    return pages
+
+    def refuse(self, error: PenstockError, call_id: int = -1) -> pa.Buffer:
+        """Return the reply that says an error."""
+        self._failed[error.code].inc()
+        return encode_frame(FrameKind.ERROR, {"id": call_id, "error": write_fault(error)})
+
+
+def _call_of(frame: Frame) -> tuple[Call[Any], int]:
+    name, call_id = frame.header.get("call"), frame.header.get("id")
+    if frame.kind is not FrameKind.REQUEST or not isinstance(name, str) or type(call_id) is not int:
+        raise InvalidError("the message is no request")
+    call = CALLS.get(name)
+    if call is None:
+        raise InvalidError("there is no such call; upgrade the older end", call=name[:80])
+    return call, call_id
+
+
+def _check_end(frame: Frame, stream: Stream) -> pa.Buffer:
+    counted = {"calls": stream.calls - 1, "rows": stream.rows}
+    if frame.header != counted:
+        raise InvalidError("the stream's end names other counts: part of it was lost", **counted)
+    stream.ended = True
+    return encode_frame(FrameKind.END, counted)

@@ -1,0 +1,219 @@
+"""A server: a node, its two listening ports, and their end."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.errors import InvalidError, NotFoundError, UnavailableError
+from penstock.model.node import Node
+from penstock.runtime.clock import Clock, SystemClock
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.tasks import TaskGroup
+from penstock.server.connections import cut_connections
+from penstock.server.door import Door
+from penstock.server.flight import FlightServer
+from penstock.server.gate import Gate
+from penstock.server.handler import Handler
+from penstock.server.http import HttpServer
+from penstock.server.settings import ServerSettings
+from penstock.server.tokens import Tokens
+
+SHUTDOWN_SECONDS_MAX: Final = 10
+_log = logging.getLogger("penstock")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where a server listens, and whom it lets in. Port 0 takes a free one; no HTTP port means no HTTP."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    http_port: int | None = 0
+    token_file: str | Path | None = None
+    tls_cert: str | Path | None = None
+    tls_key: str | Path | None = None
+    tls_ca: str | Path | None = None
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise InvalidError("tls needs a certificate and its key; give both")
+        if self.tls_ca is not None and self.tls_cert is None:
+            raise InvalidError("mutual tls needs the server's own certificate and key too")
+        if not (self.token_file or self.tls_ca or self.insecure or _is_loopback(self.host)):
+            raise InvalidError(
+                "nobody would be asked who they are: give a token file or a ca for client certificates, "
+                "or say insecure to listen beyond loopback",
+                host=self.host,
+            )
+
+    def tls(self) -> dict[str, Any]:
+        """Return what Flight needs for TLS: nothing without a certificate."""
+        if self.tls_cert is None or self.tls_key is None:
+            return {}
+        given: dict[str, Any] = {"tls_certificates": [(_read(self.tls_cert), _read(self.tls_key))]}
+        if self.tls_ca is not None:
+            given |= {"verify_client": True, "root_certificates": _read(self.tls_ca)}
+        return given
+
+
+class Server:
+    """A node behind its ports, from the moment it is made. A context manager; closes the node with itself."""
+
+    def __init__(
+        self,
+        node: Node,
+        listen: Listen,
+        *,
+        settings: ServerSettings | None = None,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.node = node
+        self._settings = settings or ServerSettings()
+        self._closing = threading.Lock()
+        self._closed = False
+        clock, metrics = clock or SystemClock(), metrics or Metrics()
+        self.gate = Gate(self._settings, clock)
+        handler = Handler(node, self._settings, self.gate, clock, metrics)
+        door = None if listen.token_file is None else Door(Tokens.load(listen.token_file))
+        self._flight = self._listen(listen, handler, metrics, door)
+        scheme = "penstock" if listen.tls_cert is None else "penstock+tls"
+        self.url = f"{scheme}://{_bracketed(listen.host)}:{self.port}"
+        self._http = self._listen_http(listen, metrics)
+        self._tasks = TaskGroup(clock, workers=1)
+        self._tasks.every("cut-overdue", max(1, self._settings.stall_ms // 4), self._cut_overdue)
+        self._gauges = {name: metrics.gauge(f"penstock_server_{name}") for name in self.gate.counts()}
+        self._tasks.every("gauges", 1_000, self._set_gauges)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Server({self.url}{', closed' if self._closed else ''})"
+
+    @property
+    def port(self) -> int:
+        """Return the port on which calls come in."""
+        return int(self._flight.port)
+
+    @property
+    def http_url(self) -> str | None:
+        """Return where metrics and health are, None without HTTP."""
+        return None if self._http is None else self._http.url
+
+    def close(self) -> bool:
+        """Refuse new calls, wait for those in flight up to the deadline, then close the node; idempotent.
+
+        Return whether every call ended by itself.
+        """
+        with self._closing:
+            if self._closed:
+                return True
+            self._closed = True
+            drained = self.gate.close(self._settings.drain_ms)
+            if not drained:
+                _log.warning("calls were cut off at the deadline drain_ms=%d", self._settings.drain_ms)
+            stopped = self._stop_flight()
+            self._tasks.close()
+            if self._http is not None:
+                self._http.close()
+            self.node.close()
+            return drained and stopped
+
+    def _stop_flight(self) -> bool:
+        # Flight's own shutdown waits for streams that clients keep open, so these are cut meanwhile.
+        port = self.port
+        stopping = threading.Thread(target=self._flight.shutdown, name="penstock-shutdown", daemon=True)
+        stopping.start()
+        for _ in range(SHUTDOWN_SECONDS_MAX * 20):
+            cut_connections(port)
+            stopping.join(0.05)
+            if not stopping.is_alive():
+                return True
+        return False
+
+    def _listen(self, listen: Listen, handler: Handler, metrics: Metrics, door: Door | None) -> FlightServer:
+        _check_free(listen.host, listen.port)
+        scheme = "grpc" if listen.tls_cert is None else "grpc+tls"
+        try:
+            return FlightServer(
+                f"{scheme}://{_bracketed(listen.host)}:{listen.port}",
+                handler,
+                gate=self.gate,
+                settings=self._settings,
+                metrics=metrics,
+                door=door,
+                **listen.tls(),
+            )
+        except (pa.ArrowException, OSError) as error:
+            raise UnavailableError(
+                "the server cannot listen; check host, port and certificates", host=listen.host, port=listen.port
+            ) from error
+
+    def _listen_http(self, listen: Listen, metrics: Metrics) -> HttpServer | None:
+        if listen.http_port is None:
+            return None
+        try:
+            return HttpServer(listen.host, listen.http_port, metrics, lambda: not self.gate.closed)
+        except OSError as error:
+            self._stop_flight()
+            raise UnavailableError("the http port is taken; choose another", port=listen.http_port) from error
+
+    def _cut_overdue(self) -> None:
+        peers = self.gate.overdue()
+        if peers:
+            cut = cut_connections(self.port, peers)
+            _log.warning("connections were cut: replies unread, or streams held idle connections=%d", cut)
+
+    def _set_gauges(self) -> None:
+        for name, count in self.gate.counts().items():
+            self._gauges[name].set(count)
+
+
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    return host == "localhost"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _check_free(host: str, port: int) -> None:
+    # gRPC shares a port with whoever else asks for it; two servers would then take turns.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), port))
+        except OSError as error:
+            raise UnavailableError(
+                "the server cannot listen there; choose another host or port",
+                host=host,
+                port=port,
+                cause=error.strerror,
+            ) from error
+
+
+def _read(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise NotFoundError("a tls file cannot be read", path=str(path), cause=error.strerror) from error

@@ -1,0 +1,55 @@
+"""What a server allows, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from penstock.errors import InvalidError
+from penstock.model.quantity import parse_bytes
+
+REQUEST_MAX_BYTES: Final = "request.max-bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The limits of a server, all positive.
+
+    A request above `request_bytes_max` is refused once it has arrived; Flight cannot refuse it before.
+    `memory_bytes_max` is what all requests and replies in flight may hold together,
+    `peer_memory_bytes_max` those of one connection. An open stream holds a thread that mostly sleeps.
+    A client that leaves a reply unread for `stall_ms`, or holds streams without a call for `idle_ms`,
+    loses its connection. `wait_slice_ms` is how often a call that waits for changes looks whether its
+    client is still there; `drain_ms` how long calls in flight may go on when the server stops.
+    """
+
+    request_bytes_max: int = 64 << 20
+    memory_bytes_max: int = 1 << 30
+    peer_memory_bytes_max: int = 256 << 20
+    streams_max: int = 1_024
+    peer_streams_max: int = 256
+    exports_max: int = 8
+    calls_max: int = 256
+    waits_max: int = 128
+    wait_ms_max: int = 30_000
+    wait_slice_ms: int = 500
+    stall_ms: int = 30_000
+    idle_ms: int = 600_000
+    drain_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            if getattr(self, setting.name) <= 0:
+                raise InvalidError("a server's limits are positive", setting=setting.name)
+
+    @classmethod
+    def read(cls, settings: Mapping[str, Any]) -> ServerSettings:
+        """Return the limits that settings, as users write them, name; the rest is by default.
+
+        Raises:
+            InvalidError: a value is no size.
+        """
+        if REQUEST_MAX_BYTES not in settings:
+            return cls()
+        return cls(request_bytes_max=parse_bytes(settings[REQUEST_MAX_BYTES]))
