@@ -1,0 +1,127 @@
+"""The directory of one bucket: how its files are named, opened, and let go.
+
+Names carry a number that is never used twice in a bucket: `segment-…`, `data-…`, `ends-…`,
+`manifest-…`. The newest manifest counts; a file that it does not name, and a segment below its
+`log_start`, is rubbish of an interrupted step and is removed when the bucket is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import weakref
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.codec.ends_file import decode_ends, encode_ends
+from penstock.codec.manifest import Manifest, decode_manifest, encode_manifest
+from penstock.errors import CorruptionError
+from penstock.log.chunk_cache import ChunkCache
+from penstock.log.data_file import DataFile
+from penstock.log.file_pool import FilePool
+from penstock.log.settings import LogSettings
+from penstock.model.bucket import BucketId
+from penstock.runtime.disk import Disk, write_atomically
+
+_DIGITS: Final = 12
+
+
+class BucketFiles:
+    """The files of one bucket."""
+
+    def __init__(self, disk: Disk, bucket: BucketId, pool: FilePool, cache: ChunkCache, settings: LogSettings) -> None:
+        self.disk = disk
+        self.bucket = bucket
+        self.settings = settings
+        self.directory = bucket.directory()
+        self._pool = pool
+        self._cache = cache
+        disk.make_directory(self.directory)
+        numbers = [int(name[-_DIGITS:]) for name in disk.list(self.directory) if name[-_DIGITS:].isdigit()]
+        self._numbers = itertools.count(max(numbers, default=0) + 1)
+
+    def path(self, name: str) -> str:
+        """Return the path of a file of this bucket."""
+        return f"{self.directory}/{name}"
+
+    def new_name(self, kind: str) -> str:
+        """Return a name that was never used before."""
+        return f"{kind}-{next(self._numbers):0{_DIGITS}d}"
+
+    def names(self, kind: str) -> list[str]:
+        """Return the names of all files of a kind, oldest first."""
+        return [n for n in self.disk.list(self.directory) if n.startswith(kind + "-") and n[-_DIGITS:].isdigit()]
+
+    def newest_manifest(self) -> Manifest | None:
+        """Return the newest manifest, None for a bucket that has none yet.
+
+        Raises:
+            CorruptionError: the manifest is damaged or missing.
+        """
+        names = self.names("manifest")
+        if not names:
+            if self.names("data"):
+                raise CorruptionError("bucket has data files but no manifest; restore it", directory=self.directory)
+            return None
+        path = self.path(names[-1])
+        manifest = decode_manifest(self.disk.read(path), name=path)
+        if manifest.bucket != self.bucket:
+            raise CorruptionError("manifest belongs to another bucket", file=path, bucket=manifest.bucket)
+        return manifest
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Make a manifest the newest, durably; older ones go.
+
+        Raises:
+            OSError: as the disk gave it; the manifest before still counts.
+        """
+        older = self.names("manifest")
+        write_atomically(self.disk, self.path(f"manifest-{manifest.number:0{_DIGITS}d}"), encode_manifest(manifest))
+        self.remove(older)
+
+    def new_manifest_number(self) -> int:
+        """Return a number for the next manifest."""
+        return next(self._numbers)
+
+    def open_data(self, name: str) -> DataFile:
+        """Open a data file."""
+        return DataFile(self._pool, self.path(name), self._cache)
+
+    def write_ends(self, ends: npt.NDArray[np.int64]) -> str:
+        """Write the ends of a data file to a new file; return its name. Durable when this returns."""
+        name = self.new_name("ends")
+        write_atomically(self.disk, self.path(name), encode_ends(ends))
+        return name
+
+    def read_ends(self, name: str, rows: int) -> npt.NDArray[np.int64]:
+        """Return the ends saved under a name."""
+        path = self.path(name)
+        return decode_ends(self.disk.read(path), rows=rows, name=path)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove files that nothing names any more; what cannot be removed goes at the next open."""
+        for name in names:
+            with contextlib.suppress(OSError):
+                self.disk.remove(self.path(name))
+
+    def retire(self, file: DataFile) -> None:
+        """Remove a data file when the last view that holds it is gone."""
+        weakref.finalize(file, _remove, self.disk, self._pool, self._cache, file.path).atexit = False
+
+    def remove_rubbish(self, manifest: Manifest | None) -> None:
+        """Remove what an interrupted step left behind."""
+        named = manifest.file_names() if manifest is not None else set()
+        rubbish = [name for kind in ("data", "ends") for name in self.names(kind) if name not in named]
+        rubbish += self.names("manifest")[:-1]
+        rubbish += [name for name in self.disk.list(self.directory) if name.endswith(".tmp")]
+        self.remove(rubbish)
+
+
+def _remove(disk: Disk, pool: FilePool, cache: ChunkCache, path: str) -> None:
+    pool.drop(path)
+    cache.drop(path)
+    with contextlib.suppress(OSError):
+        disk.remove(path)

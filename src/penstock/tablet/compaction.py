@@ -1,0 +1,236 @@
+"""Compact: advance the base, and rewrite files without the rows that no reader can see any more.
+
+The new base is durable before anything is rewritten, and pins below it are refused from then on.
+Every row whose end is before the base goes in one step: afterwards each row with an end has the
+change that ended it in the log from the base on, so ends can be rebuilt from there alone. A row is
+kept iff it is at the base or beyond, or ends there.
+
+Rewritten rows that are still live and those that are history go to separate files, so that a scan
+of the present opens only the first. Offsets never change. New files and their ends are durable
+before a manifest names them; the swap copies the ends that were stored meanwhile; old files go with
+the last view that holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import tee
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.codec.manifest import FileEntry
+from penstock.log.batch_directory import BatchDirectory, concat
+from penstock.log.data_file import DataFile, write_data_file
+from penstock.model.change import OFFSET_MAX
+from penstock.tablet.ends import Ends
+from penstock.tablet.span import Run, Span, in_order
+from penstock.tablet.tablet import Tablet, file_name
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Rows of one run that go to a new file, ascending."""
+
+    run: Run
+    rows: Rows
+
+    def offsets(self) -> Rows:
+        """Return the offset of each row."""
+        run = self.run.rows
+        assert isinstance(run, DataFile)
+        return run.start + self.rows if run.dense else run.offset_array()[self.rows]
+
+    def ends(self) -> Rows:
+        """Return the end of each row as it is now."""
+        array = self.run.ends.array
+        return np.full(len(self.rows), OFFSET_MAX, np.int64) if array is None else array[self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A new file and the rows of old runs that it holds, in its order."""
+
+    file: DataFile
+    entry: FileEntry
+    sources: tuple[Chosen, ...]
+
+    def run(self) -> Run:
+        """Return the new run with the ends as they are now."""
+        order = np.argsort(np.concatenate([source.offsets() for source in self.sources]), kind="stable")
+        ends = np.concatenate([source.ends() for source in self.sources])[order]
+        return Run(self.file, Ends(ends if bool(np.any(ends != OFFSET_MAX)) else None))
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Neighbouring spans and what stands in their place; no files if nothing is left."""
+
+    old: tuple[Span, ...]
+    new: tuple[Rewritten, ...]
+
+
+def compact(tablet: Tablet, target: int) -> bool:
+    """Advance the base towards `target` and rewrite what that, or splitting, is worth; True if anything was done.
+
+    Raises:
+        OSError: as the disk gave it; old files stay and the bucket is whole.
+    """
+    before = tablet.pins.base
+    base = tablet.pins.advance(min(target, tablet.state.checkpoint))
+    if base > before:
+        tablet.exclusively(lambda: _publish_base(tablet))
+    replacements = [_rewrite(tablet, group, base) for group in _groups(tablet, base)]
+    if not replacements and tablet.state.complete_from == base:
+        return base > before
+    tablet.exclusively(lambda: _swap(tablet, replacements, base))
+    return True
+
+
+def _publish_base(tablet: Tablet) -> None:
+    tablet.sync_log()
+    state = tablet.state
+    tablet.files.write_manifest(
+        tablet.make_manifest(sealed=state.sealed, entries=state.entries, log_start=tablet.log_start)
+    )
+    tablet.refresh_view()
+
+
+def _groups(tablet: Tablet, base: int) -> Iterator[tuple[Span, ...]]:
+    """Yield neighbouring spans to rewrite together, up to the size of a file."""
+    group: list[Span] = []
+    rows = 0
+    for span in tablet.state.sealed:
+        worth = _is_garbage(tablet, span, base) or _splits(tablet, span) or _is_small(tablet, span)
+        size = sum(run.rows.rows for run in span.runs)
+        if group and (not worth or rows + size > tablet.settings.file_rows_max):
+            if _is_worth(tablet, group, base):
+                yield tuple(group)
+            group, rows = [], 0
+        if worth:
+            group.append(span)
+            rows += size
+    if group and _is_worth(tablet, group, base):
+        yield tuple(group)
+
+
+def _is_worth(tablet: Tablet, group: list[Span], base: int) -> bool:
+    """Tell whether rewriting a group gains more than moving one small file about."""
+    return len(group) > 3 or any(_is_garbage(tablet, span, base) or _splits(tablet, span) for span in group)
+
+
+def _is_small(tablet: Tablet, span: Span) -> bool:
+    return sum(run.rows.rows for run in span.runs) < tablet.settings.file_rows_max // 16
+
+
+def _is_garbage(tablet: Tablet, span: Span, base: int) -> bool:
+    if not tablet.schema.keyed:
+        return span.end <= base
+    for run in span.runs:
+        array = run.ends.array
+        if run.rows.start < base and array is not None and bool(np.any(array[: run.rows.rows] < base)):
+            return True
+    return False
+
+
+def _splits(tablet: Tablet, span: Span) -> bool:
+    """Tell whether a run has become so much history that its live rows deserve a file of their own."""
+    settings = tablet.settings
+    return any(
+        run.rows.rows >= settings.split_rows_min
+        and run.live_rows > 0
+        and run.live_rows * 100 < run.rows.rows * settings.split_live_percent_max
+        for run in span.runs
+    )
+
+
+def _rewrite(tablet: Tablet, group: tuple[Span, ...], base: int) -> Replacement:
+    as_of = tablet.exclusively(lambda: tablet.state.visible)
+    live: list[Chosen] = []
+    history: list[Chosen] = []
+    for run in (run for span in group for run in span.runs):
+        chosen = Chosen(run, np.arange(run.rows.rows, dtype=np.int64))
+        if not tablet.schema.keyed:
+            if run.rows.end > base:
+                live.append(chosen)
+            continue
+        ends = chosen.ends()
+        ends[ends >= as_of] = OFFSET_MAX
+        kept = ends >= base if run.rows.start < base else np.ones(len(ends), np.bool_)
+        if run.rows.start < base < run.rows.end:
+            kept |= chosen.offsets() >= base
+        lives = ends == OFFSET_MAX
+        live.append(Chosen(run, np.flatnonzero(lives)))
+        history.append(Chosen(run, np.flatnonzero(kept & ~lives)))
+    rewritten = [_write(tablet, group, sources, base, as_of) for sources in (live, history)]
+    return Replacement(group, tuple(file for file in rewritten if file is not None))
+
+
+def _write(tablet: Tablet, group: tuple[Span, ...], sources: list[Chosen], base: int, as_of: int) -> Rewritten | None:
+    sources = [source for source in sources if len(source.rows)]
+    if not sources:
+        return None
+    start, end = (group if tablet.schema.keyed else _kept(group, base))[0].start, group[-1].end
+    rows = sum(len(source.rows) for source in sources)
+    dense = rows == end - start
+    name = tablet.files.new_name("data")
+    blocks, same_blocks = tee(in_order([source.run.chosen(source.rows, tablet.schema.storage) for source in sources]))
+    write_data_file(
+        tablet.files.disk,
+        tablet.files.path(name),
+        bucket=tablet.bucket,
+        schema_id=tablet.schema.schema_id,
+        schema=tablet.schema.storage,
+        start=start,
+        end=end,
+        blocks=(block.batch for block in blocks),
+        offsets=None if dense else (block.offsets for block in same_blocks),
+        directory=_directory(group, base),
+        settings=tablet.files.settings,
+    )
+    file = tablet.files.open_data(name)
+    run = Rewritten(file, FileEntry(name, None, as_of), tuple(sources))
+    ends = run.run().ends.before(as_of, rows)
+    entry = FileEntry(name, None if ends is None else tablet.files.write_ends(ends), as_of)
+    return Rewritten(file, entry, tuple(sources))
+
+
+def _kept(group: tuple[Span, ...], base: int) -> list[Span]:
+    return [span for span in group if span.end > base]
+
+
+def _directory(group: tuple[Span, ...], base: int) -> BatchDirectory:
+    return concat([span.runs[0].rows.directory.since(base) for span in group if span.runs])
+
+
+def _swap(tablet: Tablet, replacements: list[Replacement], base: int) -> None:
+    tablet.sync_log()
+    state = tablet.state
+    sealed = list(state.sealed)
+    entries = dict(state.entries)
+    gone: list[Run] = []
+    for replacement in replacements:
+        place = sealed.index(replacement.old[0])
+        runs = tuple(rewritten.run() for rewritten in replacement.new)
+        spans = [Span(replacement.old[0].start, replacement.old[-1].end, runs)] if runs else []
+        sealed[place : place + len(replacement.old)] = spans
+        gone += [run for span in replacement.old for run in span.runs]
+        entries.update({rewritten.entry.name: rewritten.entry for rewritten in replacement.new})
+    old_entries = [entries.pop(file_name(run)) for run in gone]
+    before, state.complete_from = state.complete_from, base
+    try:
+        tablet.files.write_manifest(
+            tablet.make_manifest(sealed=tuple(sealed), entries=entries, log_start=tablet.log_start)
+        )
+    except OSError:
+        state.complete_from = before
+        raise
+    state.sealed, state.entries = tuple(sealed), entries
+    tablet.refresh_view()
+    tablet.files.remove([entry.ends for entry in old_entries if entry.ends is not None])
+    for run in gone:
+        assert isinstance(run.rows, DataFile)
+        tablet.files.retire(run.rows)

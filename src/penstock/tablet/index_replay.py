@@ -1,0 +1,70 @@
+"""Bring the key index up to the log when a bucket is opened."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.errors import CorruptionError
+from penstock.index.key_index import KeyIndex
+from penstock.model.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, Op
+from penstock.tablet.key_groups import group_keys
+from penstock.tablet.settings import FsyncMode
+from penstock.tablet.span import RowBlock
+from penstock.tablet.tablet import Tablet
+
+_log = logging.getLogger("penstock")
+Offsets = npt.NDArray[np.int64]
+
+
+def replay_index(tablet: Tablet, index: KeyIndex) -> None:
+    """Apply the changes that the index lacks; rebuild it where it cannot be caught up.
+
+    Raises:
+        CorruptionError: the index is ahead of the log, which is therefore damaged.
+    """
+    applied, view = index.applied(tablet.bucket), tablet.view
+    if applied > view.visible:
+        if tablet.settings.fsync is FsyncMode.ALWAYS:
+            raise CorruptionError(
+                "log ends before what the index has applied; restore it", bucket=tablet.bucket, applied=applied
+            )
+        _rebuild(tablet, "it is ahead of the log, which was not synced")
+    elif applied < view.base:
+        _rebuild(tablet, "it is behind the base")
+    elif applied < view.visible and not _catch_up(tablet, index, applied):
+        _rebuild(tablet, "it does not fit the log")
+
+
+def _rebuild(tablet: Tablet, reason: str) -> None:
+    _log.warning("rebuilding the key index bucket=%s reason=%s", tablet.bucket, reason)
+    tablet.rebuild_index()
+
+
+def _catch_up(tablet: Tablet, index: KeyIndex, applied: int) -> bool:
+    view, schema = tablet.view, tablet.schema
+    projection = pa.schema([*schema.key_fields, *SYSTEM_FIELDS])
+    for block in view.changes(applied, view.visible, projection):
+        if not _apply(tablet, index, block, applied):
+            return False
+    index.apply(tablet.bucket, pa.array([], pa.binary()), np.empty(0, np.int64), applied=view.visible)
+    return True
+
+
+def _apply(tablet: Tablet, index: KeyIndex, block: RowBlock, applied: int) -> bool:
+    """Apply a block of changes; False if the index holds what no prefix of the log explains."""
+    groups, distinct = group_keys(tablet.schema.encode_keys(block.batch))
+    first = groups.first_rows
+    last = groups.order[np.append(np.flatnonzero(groups.starts)[1:], len(groups.order)) - 1]
+    there = index.get_many(tablet.bucket, distinct)
+    prev = block.batch.column(PREV).to_numpy()[first]
+    # Half of a call may have survived a crash: then the key points into the replayed range, or is gone.
+    explained = (there == prev) | (there >= applied) | (there == NO_OFFSET)
+    if not explained.all():
+        return False
+    deleted = block.batch.column(OP).to_numpy()[last] == Op.DELETE
+    index.apply(tablet.bucket, distinct, np.where(deleted, NO_OFFSET, block.offsets[last]), applied=applied)
+    return True

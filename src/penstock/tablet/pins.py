@@ -1,0 +1,64 @@
+"""Pins: integers that the base may not pass.
+
+A pin and a move of the base are decided under one lock, so that there is no moment in which a
+reader holds an offset that compaction believes free.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from penstock.errors import OffsetOutOfRangeError
+from penstock.model.change import OFFSET_MAX
+
+
+class Pins:
+    """The pins of one bucket, by name, and the base they hold back. Thread-safe."""
+
+    def __init__(self, base: int) -> None:
+        self._lock = threading.Lock()
+        self._pins: dict[str, int] = {}
+        self._base = base
+
+    @property
+    def base(self) -> int:
+        """Return the oldest offset at which a snapshot can be read."""
+        return self._base
+
+    def pin(self, name: str, offset: int) -> None:
+        """Hold the base at or below `offset`; the same name again moves the pin.
+
+        Raises:
+            OffsetOutOfRangeError: the base is beyond the offset already.
+        """
+        with self._lock:
+            if offset < self._base:
+                raise OffsetOutOfRangeError(
+                    "offset is below the base: what it needs was compacted away; start from the base or a new scan",
+                    offset=offset,
+                    base=self._base,
+                )
+            self._pins[name] = offset
+
+    def unpin(self, name: str) -> bool:
+        """Let go; idempotent. True if the pin was the lowest, so that space may be free now."""
+        with self._lock:
+            offset = self._pins.pop(name, OFFSET_MAX)
+            return offset < min(self._pins.values(), default=OFFSET_MAX)
+
+    def advance(self, target: int) -> int:
+        """Move the base towards `target`, as far as the pins allow; return it."""
+        with self._lock:
+            self._base = max(self._base, min(target, *self._pins.values(), target))
+            return self._base
+
+    def floor(self) -> int:
+        """Return the lowest pin, OFFSET_MAX without one."""
+        with self._lock:
+            return min(self._pins.values(), default=OFFSET_MAX)
+
+    def snapshot(self) -> Mapping[str, int]:
+        """Return a copy of all pins."""
+        with self._lock:
+            return dict(self._pins)

@@ -1,0 +1,197 @@
+"""Open a bucket: the newest manifest, the ends it saved, and the log for the rest.
+
+Time grows with the log since the checkpoint, not with the table: ends are replayed from the oldest
+offset as of which a file's ends were saved, the index from its own applied offset. Replaying what
+was applied already changes nothing (I-2). Derived state that is lost or does not fit is made anew:
+the ends from the `_prev` columns of the complete log, the index from the live rows.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.codec.manifest import FileEntry, Manifest
+from penstock.errors import CorruptionError
+from penstock.index.key_index import KeyIndex
+from penstock.log.segment import Segment, cut_segment, read_segment
+from penstock.log.tail import Tail
+from penstock.model.change import OP, PREV, SYSTEM_FIELDS, Op
+from penstock.model.facts import NO_ID
+from penstock.tablet.bucket_files import BucketFiles
+from penstock.tablet.ends import Ends
+from penstock.tablet.index_replay import replay_index
+from penstock.tablet.merge_rule import MergeRule
+from penstock.tablet.settings import TabletSettings
+from penstock.tablet.span import Run, Span
+from penstock.tablet.tablet import ClosedTail, Tablet, TabletState
+from penstock.tablet.tablet_schema import TabletSchema
+from penstock.tablet.view import TabletView
+from penstock.tablet.writer_state import Applied, WriterState
+
+_log = logging.getLogger("penstock")
+
+
+def open_tablet(
+    files: BucketFiles, schema: TabletSchema, *, rule: MergeRule, index: KeyIndex, settings: TabletSettings
+) -> Tablet:
+    """Open or create a bucket; its index is caught up with its log.
+
+    Raises:
+        CorruptionError: stored bytes are not what was written.
+        UnsupportedError: a newer version wrote them.
+        OSError: as the disk gave it.
+    """
+    manifest = files.newest_manifest()
+    files.remove_rubbish(manifest)
+    segments = _read_segments(files, manifest)
+    state = _assemble(files, manifest, segments, schema)
+    if schema.keyed:
+        _recover_ends(files, manifest, state)
+    tablet = Tablet(files, schema, rule=rule, index=index, settings=settings, state=state)
+    if schema.keyed:
+        replay_index(tablet, index)
+    return tablet
+
+
+def _read_segments(files: BucketFiles, manifest: Manifest | None) -> list[tuple[str, Segment]]:
+    """Read the segments that are not sealed, cut a torn tail, and sync what is shown."""
+    start = manifest.log_start if manifest is not None else 0
+    durable_end = manifest.durable_end if manifest is not None else 0
+    found: list[tuple[str, Segment]] = []
+    names = files.names("segment")
+    for name in names:
+        last = name == names[-1]
+        segment = read_segment(files.disk, files.path(name), last=last, durable_end=None)
+        if segment is None or (segment.end_offset <= start and segment.base_offset < start):
+            files.remove([name])  # its creation never finished, or it is sealed
+            continue
+        if segment.bucket != files.bucket:
+            raise CorruptionError("segment belongs to another bucket", file=files.path(name), bucket=segment.bucket)
+        if last:
+            cut_segment(files.disk, files.path(name), segment.valid_bytes)
+        found.append((name, segment))
+    end = start
+    for name, segment in found:
+        if segment.base_offset != end:
+            raise CorruptionError(
+                "log has a gap; restore it", file=files.path(name), base_offset=segment.base_offset, expected=end
+            )
+        end = segment.end_offset
+    if end < durable_end:
+        raise CorruptionError(
+            "log ends before what was durable; restore it",
+            directory=files.directory,
+            end_offset=end,
+            durable_end=durable_end,
+        )
+    return found
+
+
+def _assemble(
+    files: BucketFiles, manifest: Manifest | None, segments: list[tuple[str, Segment]], schema: TabletSchema
+) -> TabletState:
+    sealed: list[Span] = []
+    entries: dict[str, FileEntry] = {}
+    for span in manifest.spans if manifest is not None else ():
+        runs = []
+        for entry in span.files:
+            runs.append(Run(files.open_data(entry.name), Ends()))
+            entries[entry.name] = entry
+        sealed.append(Span(span.start, span.end, tuple(runs)))
+    state = TabletState(
+        base=manifest.base if manifest is not None else 0,
+        complete_from=manifest.complete_from if manifest is not None else 0,
+        checkpoint=manifest.checkpoint if manifest is not None else 0,
+        timestamp_ms=manifest.timestamp_ms if manifest is not None else 0,
+        writers=WriterState.from_bytes(manifest.writer_state) if manifest is not None else WriterState(),
+        sealed=tuple(sealed),
+        closed=(),
+        entries=entries,
+        visible=segments[-1][1].end_offset if segments else (manifest.log_start if manifest is not None else 0),
+    )
+    _load_tails(state, segments, schema)
+    return state
+
+
+def _load_tails(state: TabletState, segments: list[tuple[str, Segment]], schema: TabletSchema) -> None:
+    """Take segments into memory, neighbours of one schema together, and their headers into the state."""
+    groups: list[tuple[Tail, list[str], Segment]] = []
+    for name, segment in segments:
+        if groups and groups[-1][2].schema_id == segment.schema_id:
+            groups[-1][1].append(name)
+        else:
+            groups.append((Tail(segment.schema, segment.base_offset), [name], segment))
+        tail = groups[-1][0]
+        for facts, batch in segment.batches:
+            tail.append(facts, batch)
+            state.timestamp_ms = max(state.timestamp_ms, facts.timestamp_ms)
+            if facts.writer_id != NO_ID:
+                state.writers.record(facts.writer_id, Applied(facts.sequence, facts.base_offset, facts.end_offset))
+    state.closed = tuple(
+        ClosedTail(
+            Run(tail.snapshot(), Ends()),
+            TabletSchema.of(segment.schema_id, segment.schema, schema.key_columns),
+            tuple(names),
+        )
+        for tail, names, segment in groups
+    )
+
+
+def _recover_ends(files: BucketFiles, manifest: Manifest | None, state: TabletState) -> None:
+    """Load the saved ends and replay the changes after them; make them anew if they do not fit."""
+    spans = (*state.sealed, *(closed.span for closed in state.closed))
+    view = TabletView.of(files.bucket, state.base, state.visible, spans)
+    saved = [entry for span in (manifest.spans if manifest is not None else ()) for entry in span.files]
+    runs = [run for span in state.sealed for run in span.runs]
+    try:
+        for run, entry in zip(runs, saved, strict=True):
+            if entry.ends is not None:
+                loaded = Ends(files.read_ends(entry.ends, run.rows.rows))
+                run.ends.array, run.ends.ended = loaded.array, loaded.ended
+        start = min([entry.ends_as_of for entry in saved], default=state.visible)
+        if replay_ends(view, min(start, _log_start(state))):
+            return
+        reason = "they do not fit the log"
+    except (CorruptionError, FileNotFoundError) as error:
+        reason = str(error)
+    _log.warning("saved ends are not usable, making them anew bucket=%s reason=%s", files.bucket, reason)
+    for run in (run for span in spans for run in span.runs):
+        run.ends.array, run.ends.ended = None, 0
+    if not replay_ends(view, state.complete_from):
+        raise CorruptionError("changes end rows that are not live; restore the bucket", directory=files.directory)
+
+
+def _log_start(state: TabletState) -> int:
+    return state.closed[0].run.rows.start if state.closed else state.visible
+
+
+def replay_ends(view: TabletView, start: int) -> bool:
+    """Store the ends that the changes from `start` on cause; False if one ends a row that is not live."""
+    for block in view.changes(start, view.visible, pa.schema(SYSTEM_FIELDS)):
+        ops = block.batch.column(OP).to_numpy()
+        prev = block.batch.column(PREV).to_numpy()
+        # A row that ended before the base may be gone already; its end is of no interest.
+        replaces = (prev >= 0) & ((block.offsets >= view.base) | _retained(view, prev))
+        deletes = ops == Op.DELETE
+        ended = np.concatenate([prev[replaces], block.offsets[deletes]])
+        ended_at = np.concatenate([block.offsets[replaces], block.offsets[deletes]])
+        for run, asked, rows in view.locate(ended).parts:
+            if not run.ends.restore(rows, ended_at[asked], run.rows.rows):
+                return False
+    return True
+
+
+def _retained(
+    view: TabletView, offsets: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    if view.base == 0 or len(offsets) == 0:
+        return np.ones(len(offsets), np.bool_)
+    kept = np.zeros(len(offsets), np.bool_)
+    for span in view.spans:
+        inside = np.flatnonzero((offsets >= span.start) & (offsets < span.end))
+        for run in span.runs if len(inside) else ():
+            kept[inside] |= run.rows.row_of(offsets[inside]) >= 0
+    return kept

@@ -1,0 +1,38 @@
+"""How a bucket writes and keeps its log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.errors import InvalidError
+
+
+class FsyncMode(StrEnum):
+    """When a write counts as durable.
+
+    ALWAYS: after a sync; nothing acknowledged is lost. INTERVAL: a power loss takes the writes of
+    the last interval, a killed process none. NEVER: a power loss takes what the system had not
+    written back by itself.
+    """
+
+    ALWAYS = "always"
+    INTERVAL = "interval"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class TabletSettings:
+    """Sizes and modes of one bucket."""
+
+    segment_bytes: int = 64 << 20
+    file_rows_max: int = 4_000_000
+    split_live_percent_max: int = 50
+    split_rows_min: int = 4_096
+    fsync: FsyncMode = FsyncMode.ALWAYS
+
+    def __post_init__(self) -> None:
+        if not 4096 <= self.segment_bytes <= 1 << 31:
+            raise InvalidError(
+                "segment size is out of range", segment_bytes=self.segment_bytes, least=4096, most=1 << 31
+            )

@@ -1,0 +1,386 @@
+"""One bucket: its log, its index, and the view that readers hold.
+
+Everything here runs in the committer, one call at a time, except reading `view` and `pins`.
+A write is planned, appended, synced, then published: ends, index, and one new view at once (I-1,
+I-2). After a failed sync the bucket is *failed*: it serves reads of what was published and refuses
+writes until it is reopened (I-8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.codec.manifest import FileEntry, Manifest, SpanEntry
+from penstock.errors import BucketFailedError, CorruptionError
+from penstock.index.key_index import KeyIndex
+from penstock.log.data_file import DataFile
+from penstock.log.segment import SegmentWriter, cut_segment
+from penstock.log.tail import Tail, TailView
+from penstock.model.bucket import BucketId
+from penstock.model.facts import NO_ID, BatchFacts
+from penstock.tablet.bucket_files import BucketFiles
+from penstock.tablet.ends import Ends
+from penstock.tablet.merge_rule import MergeRule
+from penstock.tablet.pins import Pins
+from penstock.tablet.planner import Planned, Planner
+from penstock.tablet.settings import FsyncMode, TabletSettings
+from penstock.tablet.span import Run, Span
+from penstock.tablet.tablet_schema import TabletSchema
+from penstock.tablet.view import TabletView
+from penstock.tablet.writer_state import Applied, WriterState
+
+Offsets = npt.NDArray[np.int64]
+Entry = tuple[BatchFacts, pa.RecordBatch | None]
+T = TypeVar("T")
+
+_FIRST_SEGMENT_BYTES = 1 << 20
+
+
+class Exclusively(Protocol):
+    """Run a step where no write runs beside it: in the committer."""
+
+    def __call__(self, step: Callable[[], T]) -> T:
+        """Run the step and return what it returns."""
+
+
+def _directly(step: Callable[[], T]) -> T:
+    return step()
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedTail:
+    """Rows whose segments are finished but not yet sealed into a data file."""
+
+    run: Run
+    schema: TabletSchema
+    segments: tuple[str, ...]
+
+    @property
+    def span(self) -> Span:
+        """Return the rows as a span."""
+        return Span(self.run.rows.start, self.run.rows.end, (self.run,))
+
+
+@dataclass(slots=True)
+class TabletState:
+    """What a bucket consists of; made by recovery, kept by the tablet."""
+
+    base: int
+    complete_from: int
+    checkpoint: int
+    timestamp_ms: int
+    writers: WriterState
+    sealed: tuple[Span, ...]
+    closed: tuple[ClosedTail, ...]
+    entries: dict[str, FileEntry]
+    visible: int
+
+
+class Tablet:
+    """A bucket that is open. Use `recovery.open_tablet` to get one."""
+
+    def __init__(
+        self,
+        files: BucketFiles,
+        schema: TabletSchema,
+        *,
+        rule: MergeRule,
+        index: KeyIndex,
+        settings: TabletSettings,
+        state: TabletState,
+    ) -> None:
+        self.files = files
+        self.schema = schema
+        self.rule = rule
+        self.settings = settings
+        self.state = state
+        self.pins = Pins(state.base)
+        self.failure: BaseException | None = None
+        self.exclusively: Exclusively = _directly
+        self._index = index
+        self._tail: Tail | None = None
+        self._tail_ends = Ends()
+        self._writer: SegmentWriter | None = None
+        self._synced_bytes = 0
+        self._rolled = False
+        self.view = self._make_view()
+
+    @property
+    def bucket(self) -> BucketId:
+        """Return the bucket's id."""
+        return self.files.bucket
+
+    @property
+    def tail_bytes(self) -> int:
+        """Return how much memory unsealed rows take, about."""
+        closed = sum(c.run.rows.rows for c in self.state.closed)
+        return (self._tail.bytes if self._tail is not None else 0) + 64 * closed
+
+    @property
+    def tail_rows(self) -> int:
+        """Return how many rows are not in a data file yet."""
+        return self.view.visible - self.log_start
+
+    @property
+    def log_start(self) -> int:
+        """Return the offset from which on rows are in segments only."""
+        if self.state.closed:
+            return self.state.closed[0].run.rows.start
+        return self._tail.start if self._tail is not None else self.view.visible
+
+    def planner(self) -> Planner:
+        """Return a planner for one group of writes.
+
+        Raises:
+            BucketFailedError: the bucket takes no writes until it is reopened.
+        """
+        self._check_usable()
+        return Planner(self.view, self.schema, self.rule, self.live_offsets)
+
+    def live_offsets(self, keys: pa.BinaryArray) -> Offsets:
+        """Return the offset of each distinct key's live row; a stale index is found out and rebuilt (I-9).
+
+        Raises:
+            CorruptionError: a rebuilt index does not fit the log either.
+        """
+        live = self._index.get_many(self.bucket, keys)
+        if not self._are_live(live):
+            self.rebuild_index()
+            live = self._index.get_many(self.bucket, keys)
+            if not self._are_live(live):
+                raise CorruptionError("key index does not fit the log, even rebuilt", bucket=self.bucket)
+        return live
+
+    def lookup(self, keys: pa.BinaryArray) -> Offsets:
+        """Return what the index says now; for readers that hold the publication back meanwhile."""
+        return self._index.get_many(self.bucket, keys)
+
+    def lookup_prefix(self, prefix: bytes, limit: int | None = None) -> Offsets:
+        """Return the offsets of the live rows whose key starts so, in key order."""
+        return self._index.prefix(self.bucket, prefix, limit)[1]
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Append log batches, not durable yet. All or none.
+
+        Raises:
+            OSError: nothing was appended.
+            BucketFailedError: the log is in doubt; reopen the bucket.
+        """
+        self._check_usable()
+        writer = self._open_writer()
+        before = writer.size
+        try:
+            for facts, batch in entries:
+                writer.append(facts, batch)
+        except OSError:
+            self._rolled_back(writer, before)
+            raise
+        except BucketFailedError as error:
+            self.failure = error
+            raise
+
+    def rollback(self) -> None:
+        """Take back everything appended since the last publication."""
+        if self._writer is not None and self.failure is None:
+            self._rolled_back(self._writer, self._synced_bytes)
+
+    def sync(self) -> None:
+        """Make what was appended durable, as the settings ask.
+
+        Raises:
+            BucketFailedError: it is not known what is durable; the bucket takes no more writes.
+        """
+        assert self._writer is not None
+        if self.settings.fsync is not FsyncMode.ALWAYS:
+            return
+        self.sync_log()
+
+    def sync_log(self) -> None:
+        """Make the log durable now, whatever the settings ask."""
+        if self._writer is None or self.failure is not None:
+            return
+        try:
+            self._writer.sync()
+        except BucketFailedError as error:
+            self.failure = error
+            raise
+
+    def publish(self, entries: Sequence[Entry], planned: Planned) -> TabletView:
+        """Take appended batches into tail, ends and index; return the view to show.
+
+        The caller sets `view`, together with those of other buckets.
+
+        Raises:
+            BucketFailedError: the index failed; the log is durable and a reopened bucket has it all.
+        """
+        assert self._writer is not None
+        assert self._tail is not None
+        self._synced_bytes = self._writer.size
+        for facts, batch in entries:
+            self._tail.append(facts, batch)
+            self.state.timestamp_ms = max(self.state.timestamp_ms, facts.timestamp_ms)
+            if facts.writer_id != NO_ID:
+                self.state.writers.record(facts.writer_id, Applied(facts.sequence, facts.base_offset, facts.end_offset))
+        self.state.visible = self._tail.end
+        view = self._make_view()
+        try:
+            self._end_rows(view, planned)
+        except BaseException as error:
+            self.failure = error
+            raise BucketFailedError(
+                "index or ends failed after the log was durable; reopen the bucket", bucket=self.bucket
+            ) from error
+        return view
+
+    def wants_roll(self) -> bool:
+        """Tell whether the active segment is as large as it may be."""
+        return self._writer is not None and self._writer.size >= self.settings.segment_bytes
+
+    def roll(self) -> None:
+        """Finish the active segment; the next write starts another.
+
+        Raises:
+            BucketFailedError: the segment could not be finished.
+        """
+        if self._writer is None or self._tail is None:
+            return
+        self._check_usable()
+        try:
+            self._writer.finish()
+        except BucketFailedError as error:
+            self.failure = error
+            raise
+        closed = ClosedTail(Run(self._tail.snapshot(), self._tail_ends), self.schema, (_name(self._writer.path),))
+        self.state.closed = (*self.state.closed, closed)
+        self._tail, self._writer, self._tail_ends = None, None, Ends()
+        self._rolled = True
+        self.view = self._make_view()
+
+    def set_schema(self, schema: TabletSchema, rule: MergeRule) -> None:
+        """Write by another schema from now on."""
+        self.roll()
+        self.schema = schema
+        self.rule = rule
+
+    def rebuild_index(self) -> None:
+        """Make the index anew from the live rows."""
+        self._index.drop(self.bucket)
+        view = self.view
+        for block in view.scan(view.visible, self.schema.key_fields):
+            # An applied offset of 0 says that the index is not whole: it is replayed or rebuilt.
+            self._index.apply(self.bucket, self.schema.encode_keys(block.batch), block.offsets, applied=0)
+        self._index.apply(self.bucket, pa.array([], pa.binary()), np.empty(0, np.int64), applied=view.visible)
+
+    def make_manifest(self, *, sealed: tuple[Span, ...], entries: dict[str, FileEntry], log_start: int) -> Manifest:
+        """Return a manifest of these spans and of the rest of the state."""
+        spans = tuple(
+            SpanEntry(span.start, span.end, tuple(entries[file_name(run)] for run in span.runs)) for span in sealed
+        )
+        state = self.state
+        return Manifest(
+            bucket=self.bucket,
+            number=self.files.new_manifest_number(),
+            base=self.pins.base,
+            complete_from=state.complete_from,
+            checkpoint=state.checkpoint,
+            log_start=log_start,
+            durable_end=state.visible,
+            timestamp_ms=state.timestamp_ms,
+            writer_state=state.writers.to_bytes(),
+            spans=spans,
+        )
+
+    def refresh_view(self) -> None:
+        """Show spans or base that were swapped."""
+        self.view = self._make_view()
+
+    def close(self) -> None:
+        """Finish the active segment where possible; idempotent."""
+        if self._writer is not None:
+            if self.failure is None:
+                self.roll()
+            else:
+                self._writer.close()
+        self.failure = self.failure or BucketFailedError("bucket is closed", bucket=self.bucket)
+
+    def cut_unacknowledged(self) -> None:
+        """Cut the log at the last acknowledged offset, durably, before a failed bucket is reopened."""
+        writer = self._writer
+        if writer is not None:
+            writer.close()
+            cut_segment(self.files.disk, writer.path, self._synced_bytes)
+            self._writer = None
+
+    def _check_usable(self) -> None:
+        if self.failure is not None:
+            raise BucketFailedError(
+                "bucket takes no writes after an earlier failure; reopen it", bucket=self.bucket
+            ) from self.failure
+
+    def _are_live(self, live: Offsets) -> bool:
+        offsets = live[live >= 0]
+        if len(offsets) == 0:
+            return True
+        if int(offsets.max()) >= self.view.visible:
+            return False
+        try:
+            return self.view.locate(offsets).are_live()
+        except CorruptionError:
+            return False
+
+    def _open_writer(self) -> SegmentWriter:
+        if self._writer is None:
+            start = self.state.visible
+            self._writer = SegmentWriter.create(
+                self.files.disk,
+                self.files.path(self.files.new_name("segment")),
+                bucket=self.bucket,
+                base_offset=start,
+                schema_id=self.schema.schema_id,
+                schema=self.schema.storage,
+                preallocate_bytes=self.settings.segment_bytes if self._rolled else _FIRST_SEGMENT_BYTES,
+            )
+            self._synced_bytes = self._writer.size
+            self._tail = Tail(self.schema.storage, start)
+            self._tail_ends = Ends()
+        return self._writer
+
+    def _rolled_back(self, writer: SegmentWriter, size: int) -> None:
+        try:
+            writer.rollback(size)
+        except BucketFailedError as error:
+            self.failure = error
+
+    def _end_rows(self, view: TabletView, planned: Planned) -> None:
+        if not self.schema.keyed:
+            return
+        ended = np.concatenate([plan.ended for plan in planned.plans])
+        ended_at = np.concatenate([plan.ended_at for plan in planned.plans])
+        if len(ended):
+            for run, asked, rows in view.locate(ended).parts:
+                run.ends.store(rows, ended_at[asked], run.rows.rows)
+        self._index.apply(self.bucket, planned.index_keys, planned.index_offsets, applied=view.visible)
+
+    def _make_view(self) -> TabletView:
+        spans = [*self.state.sealed, *(closed.span for closed in self.state.closed)]
+        if self._tail is not None and self._tail.rows:
+            rows: TailView = self._tail.snapshot()
+            self._tail_ends.cover(rows.rows)
+            spans.append(Span(rows.start, rows.end, (Run(rows, self._tail_ends),)))
+        return TabletView.of(self.bucket, self.pins.base, self.state.visible, tuple(spans))
+
+
+def file_name(run: Run) -> str:
+    """Return the name of the data file that holds a sealed run."""
+    assert isinstance(run.rows, DataFile)
+    return _name(run.rows.path)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,134 @@
+"""A view: one bucket at one moment, immutable. Readers hold it and nothing else.
+
+Spans tile the retained offsets up to `visible`. Ends are shared with the writer, which never
+stores one below an X that a reader may use; everything else in a view never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.errors import CorruptionError, OffsetOutOfRangeError
+from penstock.log.batch_directory import BatchDirectory, concat
+from penstock.model.bucket import BucketId
+from penstock.tablet.span import RowBlock, Run, Span
+
+Offsets = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where some rows are: for each run, which of the asked rows and where in the run."""
+
+    parts: tuple[tuple[Run, npt.NDArray[np.int64], npt.NDArray[np.int64]], ...]
+
+    def are_live(self) -> bool:
+        """Tell whether every row is live."""
+        return all(run.ends.are_live(rows) for run, _, rows in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class TabletView:
+    """The spans of a bucket, its base, and the offset up to which it is visible."""
+
+    bucket: BucketId
+    base: int
+    visible: int
+    spans: tuple[Span, ...]
+    _starts: Offsets = field(repr=False, default_factory=lambda: np.empty(0, np.int64))
+
+    @classmethod
+    def of(cls, bucket: BucketId, base: int, visible: int, spans: tuple[Span, ...]) -> TabletView:
+        """Return a view over these spans."""
+        return cls(bucket, base, visible, spans, np.array([span.start for span in spans], np.int64))
+
+    @property
+    def live_rows(self) -> int:
+        """Return how many rows are live now (not at `visible`: ends are shared with the writer)."""
+        return sum(run.live_rows for span in self.spans for run in span.runs)
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows are stored, live or history."""
+        return sum(run.rows.rows for span in self.spans for run in span.runs)
+
+    def check_readable(self, x: int) -> None:
+        """Refuse an X that this view cannot serve.
+
+        Raises:
+            OffsetOutOfRangeError: below the base or beyond what is visible.
+        """
+        if not self.base <= x <= self.visible:
+            raise OffsetOutOfRangeError(
+                "offset cannot be read: it is below the base or beyond the end",
+                offset=x,
+                base=self.base,
+                end=self.visible,
+            )
+
+    def scan(self, x: int, projection: pa.Schema, *, start: int = 0) -> Iterator[RowBlock]:
+        """Yield the rows visible at X in offset order, those below `start` left out."""
+        for span in self.spans:
+            if span.end > start and span.start < x:
+                yield from span.visible(x, start, projection)
+
+    def changes(self, start: int, end: int, projection: pa.Schema) -> Iterator[RowBlock]:
+        """Yield the stored changes [start, end) in offset order."""
+        for span in self.spans:
+            if span.end > start and span.start < end:
+                yield from span.between(start, min(end, self.visible), projection)
+
+    def locate(self, offsets: Offsets) -> Located:
+        """Find the rows of these offsets.
+
+        Raises:
+            CorruptionError: one is not retained, so whoever named it is stale.
+        """
+        which = np.searchsorted(self._starts, offsets, side="right") - 1
+        parts: list[tuple[Run, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+        found = 0
+        for index in np.unique(which):
+            span = self.spans[index] if index >= 0 else None
+            asked = np.flatnonzero(which == index)
+            for run in span.runs if span is not None else ():
+                rows = run.rows.row_of(offsets[asked])
+                hit = rows >= 0
+                if not hit.any():
+                    continue
+                parts.append((run, asked, rows) if hit.all() else (run, asked[hit], rows[hit]))
+                found += int(np.count_nonzero(hit))
+        if found != len(offsets):
+            raise CorruptionError(
+                "a row that is referred to is not in the log", bucket=self.bucket, missing=len(offsets) - found
+            )
+        return Located(tuple(parts))
+
+    def gather(self, offsets: Offsets, projection: pa.Schema) -> pa.RecordBatch:
+        """Return the rows of these offsets, in the order asked."""
+        if len(offsets) == 0:
+            return pa.RecordBatch.from_pylist([], schema=projection)
+        return self.gather_located(self.locate(offsets), projection)
+
+    def gather_located(self, located: Located, projection: pa.Schema) -> pa.RecordBatch:
+        """Return rows that were located before, in the order asked then."""
+        batches = [run.take(rows, projection) for run, _, rows in located.parts]
+        if len(batches) == 1:
+            return batches[0]
+        places = np.concatenate([asked for _, asked, _ in located.parts])
+        order = np.empty(len(places), np.int64)
+        order[places] = np.arange(len(places))
+        return pa.concat_batches(batches).take(pa.array(order))
+
+    def directory(self, start: int, end: int) -> BatchDirectory:
+        """Return the facts of the batches that hold changes [start, end)."""
+        pieces = [
+            span.runs[0].rows.directory.between(start, end)
+            for span in self.spans
+            if span.end > start and span.start < end
+        ]
+        return concat(pieces)
