@@ -18,8 +18,9 @@ def disk(tmp_path: Path) -> LocalDisk:
     return LocalDisk(tmp_path)
 
 
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+def open_descriptors(disk: LocalDisk) -> int:
+    links = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
+    return sum(os.readlink(link).startswith(str(disk.root)) for link in links if os.path.lexists(link))
 
 
 def test_short_write_is_continued_until_the_error_and_truncate_takes_it_back(disk: LocalDisk) -> None:
@@ -50,24 +51,22 @@ def test_preallocating_more_than_the_file_system_takes_is_no_error(disk: LocalDi
 
 
 def test_descriptors_are_not_inherited_and_are_closed_with_their_object(disk: LocalDisk) -> None:
-    before = open_descriptors()
     writer, reader = disk.create("a"), disk.open_read("a")
     inheritable = [os.get_inheritable(writer._fd), os.get_inheritable(reader._fd)]
 
     del writer, reader
 
     assert inheritable == [False, False]
-    assert open_descriptors() == before
+    assert open_descriptors(disk) == 0
 
 
 def test_failed_opens_leave_no_descriptor(disk: LocalDisk) -> None:
     disk.create("a").close()
-    before = open_descriptors()
 
     with pytest.raises(OSError, match="shorter"):
         disk.open_append("a", 1)
 
-    assert open_descriptors() == before
+    assert open_descriptors(disk) == 0
 
 
 def test_close_during_reads_gives_each_of_them_the_right_bytes_or_an_error(disk: LocalDisk) -> None:
@@ -76,7 +75,6 @@ def test_close_during_reads_gives_each_of_them_the_right_bytes_or_an_error(disk:
         file = disk.create(str(number))
         file.append(bytes([number]) * 5000)
         file.close()
-    before = open_descriptors()
     wrong: list[int] = []
 
     def read_until_closed(number: int) -> None:
@@ -102,7 +100,7 @@ def test_close_during_reads_gives_each_of_them_the_right_bytes_or_an_error(disk:
         thread.join()
 
     assert wrong == []
-    assert open_descriptors() == before
+    assert open_descriptors(disk) == 0
 
 
 def test_make_directory_creates_the_root_with_its_parents(tmp_path: Path) -> None:
