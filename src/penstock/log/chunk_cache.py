@@ -29,7 +29,9 @@ class ChunkCache:
         """Return the size of everything kept."""
         return self._bytes
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """Return the number of chunks kept."""
         return len(self._arrays)
 
     def get(self, key: ChunkKey) -> pa.Array | None:

@@ -5,6 +5,7 @@ head (64 bytes) | chunks, block by block, column by column | footer (framed) | t
 A chunk is the IPC message of one column of one block, filled up with zeros to a multiple of 64. The
 footer says where each chunk is and what its checksum (fill included) is. The trail says how long
 the footer is. Head, footer and trail have checksums of their own: no byte of a file is uncovered.
+The head has 64 bytes in every version, so that a later one is refused by name.
 """
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ class FilePool:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
+    @property
+    def open_count(self) -> int:
+        """Return the number of files that are open and not on their way out."""
         return len(self._entries)
 
     def pread(self, path: str, position: int, length: int) -> memoryview:

@@ -13,7 +13,7 @@ class LogSettings:
 
     block_rows: int = 32_768
     open_files_max: int = 512
-    cache_bytes_max: int = 128 << 20
+    cache_bytes_max: int = 256 << 20
 
     def __post_init__(self) -> None:
         for name, least, most in (

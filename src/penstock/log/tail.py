@@ -68,7 +68,7 @@ class Tail:
         if batch is None or not facts.rows:
             return
         self._pending.append(batch)
-        self._bytes += batch.nbytes
+        self._bytes += _bytes_of(batch)
         self._end = facts.end_offset
         if len(self._pending) >= _PENDING_MAX:
             self._merge()
@@ -92,6 +92,12 @@ class Tail:
                 sizes[-1] += rows
         self._chunks = [group[0] if len(group) == 1 else pa.concat_batches(group) for group in groups]
         self._pending = []
+
+
+def _bytes_of(batch: pa.RecordBatch) -> int:
+    # The exact answer takes longer than appending a row; it is needed only for slices of large batches.
+    total = int(batch.get_total_buffer_size())
+    return total if total < 1 << 16 else int(batch.nbytes)
 
 
 class TailView:
