@@ -71,7 +71,12 @@ def held_bytes_of(array: pa.Array) -> Bytes:
     return bytes_of(array)[offsets[0] : offsets[-1]]
 
 
-def _stored_offsets(array: pa.Array) -> npt.NDArray[np.signedinteger]:
+def is_variable(kind: pa.DataType) -> bool:
+    """Tell whether the type is a string or binary."""
+    return any(test(kind) for test in (pat.is_string, pat.is_binary, pat.is_large_string, pat.is_large_binary))
+
+
+def _stored_offsets(array: pa.Array) -> npt.NDArray[Any]:
     kind = array.type
     wide = pat.is_large_string(kind) or pat.is_large_binary(kind) or pat.is_large_list(kind)
     buffer = array.buffers()[1]

@@ -58,13 +58,11 @@ def _floats_equal(left: pa.Array, right: pa.Array) -> Flags:
     return equal
 
 
-def _lists_equal(
-    left: pa.Array, right: pa.Array, children: Sequence[tuple[pa.Array, pa.Array]], both: Flags
-) -> Flags:
+def _lists_equal(left: pa.Array, right: pa.Array, children: Sequence[tuple[pa.Array, pa.Array]], both: Flags) -> Flags:
     """Compare lengths first, then the elements of the rows whose lengths agree."""
     left_bounds, right_bounds = offsets_of(left), offsets_of(right)
     lengths = np.diff(left_bounds)
-    equal = both & (lengths == np.diff(right_bounds))
+    equal: Flags = both & (lengths == np.diff(right_bounds))
     rows = np.flatnonzero(equal)
     lengths = lengths[rows]
     # Mismatches are counted over all elements; a row has none if the count stands still inside it.

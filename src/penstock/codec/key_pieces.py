@@ -16,20 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from penstock.codec.byte_rows import held_bytes_of
+from penstock.codec.byte_rows import held_bytes_of, is_variable
 from penstock.codec.fixed_width import array_of, decimal_limbs, storage_of, values_of
 from penstock.errors import InvalidError
 
 BINARY_BYTES_MAX: Final = (1 << 31) - 1
 LONG_DIGITS_MAX: Final = 18
+"""Decimals of up to so many digits fit one word."""
+
+FIXED_KINDS: Final = (pat.is_integer, pat.is_boolean, pat.is_decimal128, pat.is_date32, pat.is_timestamp)
 
 ZERO: Final = b"\x00"
 ESCAPED_ZERO: Final = b"\x00\xff"
-
-
-def is_variable(kind: pa.DataType) -> bool:
-    """Tell whether the type is a string or binary."""
-    return pat.is_string(kind) or pat.is_binary(kind) or pat.is_large_string(kind) or pat.is_large_binary(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +37,10 @@ class FixedField:
     kind: pa.DataType
 
     def __post_init__(self) -> None:
-        kind = self.kind
-        whole = pat.is_integer(kind) and not pat.is_uint64(kind)
-        if not (whole or pat.is_boolean(kind) or pat.is_decimal128(kind) or pat.is_date32(kind) or pat.is_timestamp(kind)):
+        if pat.is_uint64(self.kind) or not any(test(self.kind) for test in FIXED_KINDS):
             raise InvalidError(
                 "column type cannot be a key; use an integer, decimal, string, binary, date or timestamp",
-                type=str(kind),
+                type=str(self.kind),
             )
 
     @property
@@ -97,7 +93,7 @@ class FixedRun:
         records = np.zeros(rows, self.record)
         for (name, field), column in zip(self.fields.items(), columns, strict=True):
             field.put(records[name], column)
-        offsets = np.arange(0, rows * self.width + 1, self.width, np.int32)
+        offsets = np.arange(0, rows * self.width + 1, self.width, dtype=np.int32)
         return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(records)])
 
     def decode(self, piece: pa.BinaryArray) -> list[pa.Array]:
@@ -116,7 +112,8 @@ class VariablePiece:
 
     def encode(self, columns: Sequence[pa.Array], rows: int) -> pa.BinaryArray:
         """Return the bytes of the rows, without a terminator."""
-        assert len(columns) == self.columns and len(columns[0]) == rows
+        assert len(columns) == self.columns
+        assert len(columns[0]) == rows
         piece = _narrow(columns[0])
         if self.raw or not _has_zero(piece):
             return piece
@@ -173,12 +170,17 @@ def _flip(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if values.dtype.kind == "u":
         return values
     unsigned = np.dtype(f"u{values.dtype.itemsize}")
-    return values.view(unsigned) ^ unsigned.type(1 << (8 * unsigned.itemsize - 1))
+    flipped: npt.NDArray[Any] = values.view(unsigned) ^ _sign_bit(unsigned)
+    return flipped
 
 
 def _unflip(place: npt.NDArray[Any], storage: np.dtype[Any]) -> npt.NDArray[Any]:
     values = place.astype(np.dtype(f"u{storage.itemsize}"))
     if storage.kind == "u":
         return values
-    values ^= values.dtype.type(1 << (8 * storage.itemsize - 1))
+    values ^= _sign_bit(values.dtype)
     return values.view(storage)
+
+
+def _sign_bit(unsigned: np.dtype[Any]) -> Any:
+    return unsigned.type(1 << (8 * unsigned.itemsize - 1))

@@ -9,7 +9,6 @@ round before. What two rounds leave tied goes to Arrow, whose sort is stable too
 from __future__ import annotations
 
 from dataclasses import dataclass
-from os.path import commonprefix
 from typing import Final
 
 import numpy as np
@@ -23,7 +22,9 @@ DIGIT_BITS: Final = 16
 WHOLE_WIDTHS: Final = (1, 2, 4, 8)
 """Keys all of one such width are integers, and are sorted as integers."""
 
-KEPT: Final = np.array([((1 << 64) - 1) >> (8 * k) ^ ((1 << 64) - 1) for k in (*range(WORD_BYTES + 1), WORD_BYTES)], np.uint64)
+KEPT: Final = np.array(
+    [(1 << 64) - (1 << 8 * (WORD_BYTES - k)) for k in range(WORD_BYTES)] + [(1 << 64) - 1] * 2, np.uint64
+)
 """The part of a big-endian word that belongs to a key with k bytes left; k is at most one more than a word."""
 
 Flags = npt.NDArray[np.bool_]
@@ -63,8 +64,7 @@ def _stable_order(keys: pa.BinaryArray) -> Ints:
     width = int(rows.lengths[0])
     if width in WHOLE_WIDTHS and np.all(rows.lengths == width):
         return _radix_order([rows.data[:-WORD_BYTES].view(f">u{width}").astype(np.uint64)])
-    extremes = pc.min_max(keys)
-    at = len(commonprefix([extremes["min"].as_py(), extremes["max"].as_py()]))
+    at = _common_bytes(keys)
     everything = np.arange(len(keys))
     words, lefts = _words_at(rows, everything, at)
     order = _radix_order([lefts, words])
@@ -81,6 +81,15 @@ def _stable_order(keys: pa.BinaryArray) -> Ints:
         some = np.sort(order[tied])
         order[tied] = some[pc.array_sort_indices(keys.take(pa.array(some))).to_numpy()]
     return order
+
+
+def _common_bytes(keys: pa.BinaryArray) -> int:
+    """Return how many leading bytes all keys share: as many as the smallest and the largest do."""
+    extremes = pc.min_max(keys)
+    low, high = extremes["min"].as_py(), extremes["max"].as_py()
+    shared = min(len(low), len(high))
+    unlike = np.frombuffer(low, np.uint8, shared) != np.frombuffer(high, np.uint8, shared)
+    return int(np.argmax(unlike)) if unlike.any() else shared
 
 
 def _words_at(rows: ByteRows, some: Ints, at: int) -> tuple[Words, Words]:

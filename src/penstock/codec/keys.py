@@ -12,6 +12,7 @@ never hold nulls: whoever takes rows from outside has refused them before.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -105,6 +106,7 @@ def _cut(pieces: list[Piece], keys: pa.BinaryArray) -> list[Ints]:
             pairs = np.flatnonzero((data[:-1] == 0) & (data[1:] == 0))
             found = np.searchsorted(pairs, cuts[-1])
             cuts.append(np.append(pairs, data.size)[found])
-    if not (np.array_equal(cuts[-1], bounds[1:]) and all(np.all(a <= b) for a, b in zip(cuts, cuts[1:], strict=False))):
+    ordered = all(np.all(start <= end) for start, end in pairwise(cuts))
+    if not (ordered and np.array_equal(cuts[-1], bounds[1:])):
         raise CorruptionError("bytes are not keys of these columns; rebuild the index")
     return cuts

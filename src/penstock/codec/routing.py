@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from penstock.codec.byte_rows import WORD_BYTES, ByteRows, Words
+from penstock.codec.byte_rows import WORD_BYTES, ByteRows, Words, is_variable
 from penstock.codec.fixed_width import decimal_limbs, values_of
 from penstock.codec.xxh64 import hash_bytes, hash_ints, hash_longs
 from penstock.errors import InvalidError
@@ -54,7 +54,7 @@ def xxhash64(columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
 def _fold(column: pa.Array, seeds: Words) -> Words:
     """Hash a column as if it had no nulls; what stands under a null is hashed too, to no effect."""
     kind = column.type
-    if _is_bytes(kind):
+    if is_variable(kind):
         return hash_bytes(ByteRows.of_binary(column), seeds)
     if pat.is_decimal128(kind):
         if kind.precision > LONG_DIGITS_MAX:
@@ -67,10 +67,6 @@ def _fold(column: pa.Array, seeds: Words) -> Words:
     if pat.is_boolean(kind) or pat.is_date32(kind) or (pat.is_integer(kind) and kind.bit_width < WORD_BYTES * 8):
         return hash_ints(values_of(column).astype(np.uint64), seeds)
     raise InvalidError("column type cannot be a bucket key; use an integer, decimal, string or date", type=str(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return pat.is_string(kind) or pat.is_binary(kind) or pat.is_large_string(kind) or pat.is_large_binary(kind)
 
 
 def _validity(column: pa.Array) -> npt.NDArray[np.bool_]:

@@ -7,7 +7,7 @@ arithmetic is modulo 2**64 throughout; NumPy wraps silently on unsigned arrays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ def hash_ints(values: Words, seeds: Words) -> Words:
     if values.size <= FEW_WORDS:
         return _hash_each(ByteRows.of_records(values.astype("<u4")), seeds)
     hashes = seeds + (P5 + np.uint64(4))
-    _fold_int(hashes, values & LOW_32)
+    _fold_int(hashes, values.copy())
     return _avalanche(hashes)
 
 
@@ -56,19 +56,18 @@ def hash_bytes(rows: ByteRows, seeds: Words) -> Words:
     """Hash the bytes of each row."""
     if rows.lengths.size <= FEW_ROWS:
         return _hash_each(rows, seeds)
-    words = rows.words
     hashes = seeds + P5
     _fold_stripes(hashes, rows, seeds)
     hashes += rows.lengths.astype(np.uint64)
     left = rows.lengths & (STRIPE_BYTES - 1)
     tails = rows.starts + rows.lengths - left
     for at in range(0, STRIPE_BYTES - 8, 8):
-        _fold_where(left >= at + 8, hashes, _fold_word, lambda some, at=at: words[tails[some] + at])
-    _fold_where((left & 4) != 0, hashes, _fold_int, lambda some: words[tails[some] + (left[some] & 24)] & LOW_32)
+        _fold_where(left >= at + 8, hashes, rows.words, tails + at, _fold_word)
+    _fold_where((left & 4) != 0, hashes, rows.words, tails + (left & 24), _fold_int)
     tails += left & 28
     left &= 3
     for at in range(3):
-        _fold_where(left > at, hashes, _fold_byte, lambda some, at=at: rows.data[tails[some] + at].astype(np.uint64))
+        _fold_where(left > at, hashes, rows.data, tails + at, _fold_byte)
     _avalanche(hashes)
     if (long := np.flatnonzero(rows.lengths > LONG_ROW_BYTES)).size:
         hashes[long] = _hash_each(ByteRows(rows.data, rows.starts[long], rows.lengths[long]), seeds[long])
@@ -106,17 +105,18 @@ def _fold_stripes(hashes: Words, rows: ByteRows, seeds: Words) -> None:
 def _fold_where(
     mask: npt.NDArray[np.bool_],
     hashes: Words,
+    source: npt.NDArray[Any],
+    places: Ints,
     fold: Callable[[Words, Words], None],
-    read: Callable[[Ints | slice], Words],
 ) -> None:
-    """Fold what `read` returns into the hashes of the rows under the mask."""
+    """Fold what the source holds at each row's place into the hashes of the rows under the mask."""
     count = np.count_nonzero(mask)
     if count == mask.size:
-        fold(hashes, read(slice(None)))
+        fold(hashes, source[places].astype(np.uint64, copy=False))
     elif count:
         some = np.flatnonzero(mask)
         part = hashes[some]
-        fold(part, read(some))
+        fold(part, source[places[some]].astype(np.uint64, copy=False))
         hashes[some] = part
 
 
@@ -151,7 +151,8 @@ def _fold_word(hashes: Words, values: Words) -> None:
 
 
 def _fold_int(hashes: Words, values: Words) -> None:
-    """Mix four bytes into each hash; the values are used up."""
+    """Mix the low four bytes into each hash; the values are used up."""
+    values &= LOW_32
     values *= P1
     hashes ^= values
     _rotate(hashes, 23)
