@@ -108,7 +108,7 @@ def decode_frame(frame: pa.Buffer) -> Frame:
 
 def is_reply(frame: pa.Buffer) -> bool:
     """Tell whether a frame is an answer that is no error, without decoding it."""
-    return frame.size >= _HEAD.size and frame[3] == FrameKind.REPLY
+    return bool(frame.size >= _HEAD.size and frame[3] == FrameKind.REPLY)
 
 
 def _read_header(frame: pa.Buffer, header_bytes: int) -> dict[str, Any]:

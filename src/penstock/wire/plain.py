@@ -7,15 +7,21 @@ them. The sender unfolds its own.
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import lib
 
+from penstock.errors import SchemaMismatchError
 from penstock.wire.body import is_plain
 
 _PLAIN_OF = {lib.Type_STRING_VIEW: pa.large_string(), lib.Type_BINARY_VIEW: pa.large_binary()}
 
 
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with every column of its plain type; the same batch if it is so already."""
+    """Return the batch with every column of its plain type; the same batch if it is so already.
+
+    Raises:
+        SchemaMismatchError: a column cannot be unfolded.
+    """
     fields = [field.with_type(plain_type(field.type)) for field in batch.schema]
     if all(field.type == given.type for field, given in zip(fields, batch.schema, strict=True)):
         return batch
@@ -49,4 +55,9 @@ def _plain_field(field: pa.Field) -> pa.Field:
 def _unfold(column: pa.Array, type_: pa.DataType) -> pa.Array:
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
-    return column if column.type == type_ else column.cast(type_)
+    if pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
+    try:
+        return column if column.type == type_ else column.cast(type_)
+    except pa.ArrowException as error:
+        raise SchemaMismatchError("the column cannot be sent; cast it to a plain type", type=str(column.type)) from error

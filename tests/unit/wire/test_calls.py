@@ -1,0 +1,190 @@
+"""The table of calls: it is the whole of a node, and every value crosses unchanged."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import suppress
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import InvalidError, TableNotFoundError
+from penstock.model.aggregate import AggFunction
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import (
+    BucketStats,
+    ChangePage,
+    Cut,
+    Images,
+    LookupCall,
+    LookupResult,
+    Offsets,
+    OpenScan,
+    Operation,
+    Page,
+    PullChanges,
+    ScannerInfo,
+    TableStats,
+    WriteCall,
+    WriteResult,
+)
+from penstock.model.node import Node
+from penstock.model.spec import make_spec
+from penstock.model.table import TableInfo
+from penstock.wire.body import BodyLimits
+from penstock.wire.call import read_batches
+from penstock.wire.calls import CALLS, NEXT_PAGE, WRITE
+from penstock.wire.fault import write_fault
+from penstock.wire.frame import FrameKind, decode_frame, encode_frame
+
+BATCH = pa.record_batch({"id": [1, 2], "note": ["a", None]})
+ONE, TWO = TableBucket("shop.orders", None, 0), TableBucket("shop.orders", "day=2024-01-01", 1)
+SPEC = make_spec("id BIGINT, note STRING, PRIMARY KEY (id)", buckets=4, properties={"log.retention": "1d"})
+INFO = TableInfo(
+    path="shop.orders",
+    table_id=7,
+    schema_id=1,
+    created_ms=5,
+    schema=SPEC.schema,
+    buckets=4,
+    bucket_key=SPEC.bucket_key,
+    merge_engine=SPEC.merge_engine,
+    properties=SPEC.properties,
+)
+PAGE = Page("s-1", 99, BATCH, True, 12, b"\x00token")
+RESULT = WriteResult(2, 2, 0, {ONE: (3, 4), TWO: (0, 1)})
+STATS = TableStats(3, 2, 100, [BucketStats(ONE, 0, 3, 3, 2, 100, 1, 3, 0, {"scanner": 2})], {"runs": 3, "last": None})
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "create_database": {"name": "shop", "if_not_exists": True},
+    "drop_database": {"name": "shop", "cascade": True, "if_exists": False},
+    "create_table": {"path": "shop.orders", "spec": SPEC, "if_not_exists": False},
+    "table": {"path": "shop.orders"},
+    "list_tables": {"database": "shop"},
+    "drop_table": {"path": "shop.orders", "if_exists": True},
+    "add_column": {"table_id": 7, "name": "sum", "type": pa.decimal128(18, 2), "agg": AggFunction.SUM},
+    "create_partition": {"table_id": 7, "values": {"day": date(2024, 1, 1), "n": 3}, "if_not_exists": True},
+    "drop_partition": {"table_id": 7, "values": {"day": "2024-01-01"}, "if_exists": True},
+    "write": {"call": WriteCall(7, 1, Operation.APPLY, BATCH, ("note",), "replace", b"w" * 16, 9, b"owner", b"a" * 16)},
+    "delete_where": {"table_id": 7, "filter": b"\x00f", "writer_id": b"w" * 16, "sequence": 1},
+    "open_cut": {"table_id": 7, "as_of": {ONE: 5, TWO: 6}, "buckets": [ONE]},
+    "release_cut": {"cut_id": "c-1"},
+    "open_scanner": {"call": OpenScan(7, 1, TWO, ("id",), b"f", 10, 1 << 20, 99, 3, "c-1")},
+    "next_page": {"scanner_id": "s-1", "call_seq_id": 1},
+    "close_scanner": {"scanner_id": "s-1"},
+    "resume_scanner": {"token": b"\x00token"},
+    "kill_scanner": {"scanner_id": "s-1"},
+    "offsets": {"table_id": 7, "timestamp_ms": 1},
+    "pull_changes": {
+        "call": PullChanges(7, 1, {ONE: (0, None), TWO: (3, 9)}, ("id",), Images.AFTER, 1 << 20, 100, "r-1")
+    },
+    "lookup": {"call": LookupCall(7, 1, BATCH, ("note",))},
+    "prefix_lookup": {"call": LookupCall(7, 1, BATCH)},
+}
+RESULTS: dict[str, Any] = {
+    "list_databases": ["default", "shop"],
+    "create_table": INFO,
+    "table": INFO,
+    "table_by_id": INFO,
+    "list_tables": [],
+    "add_column": INFO,
+    "list_partitions": ["day=2024-01-01"],
+    "create_partition": "day=2024-01-01",
+    "buckets": [ONE, TWO],
+    "write": RESULT,
+    "delete_where": RESULT,
+    "truncate": RESULT,
+    "open_cut": Cut("c-1", {ONE: 5, TWO: 6}),
+    "open_scanner": PAGE,
+    "next_page": PAGE,
+    "resume_scanner": PAGE,
+    "list_scanners": [ScannerInfo("s-1", ONE, 99, "ann", 1, 2, 3, 4, 5)],
+    "offsets": {ONE: Offsets(0, 9), TWO: Offsets(3, 3)},
+    "pull_changes": [ChangePage(ONE, BATCH, 0, 2, 5), ChangePage(TWO, BATCH.slice(1), 3, 4, 9)],
+    "lookup": LookupResult(BATCH, {ONE: 9}),
+    "prefix_lookup": LookupResult(BATCH, {ONE: 9, TWO: 1}),
+    "stats": STATS,
+}
+
+
+def node_methods() -> dict[str, inspect.Signature]:
+    methods = inspect.getmembers(Node, inspect.isfunction)
+    return {name: inspect.signature(method) for name, method in methods if not name.startswith("_")}
+
+
+def test_every_call_of_a_node_can_be_asked_and_nothing_else() -> None:
+    assert set(CALLS) == set(node_methods()) - {"close"}
+    for name, call in CALLS.items():
+        assert list(call.arguments) == [part for part in node_methods()[name].parameters if part != "self"], name
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_arguments_cross_unchanged(name: str) -> None:
+    call = CALLS[name]
+    arguments = ARGUMENTS.get(name, {"table_id": 7} if call.arguments else {})
+
+    frame = decode_frame(call.encode_request(5, arguments))
+
+    assert (frame.header["call"], frame.header["id"]) == (name, 5)
+    assert call.decode_arguments(frame.header["args"], read_batches(frame, BodyLimits())) == arguments
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_results_cross_unchanged(name: str) -> None:
+    call = CALLS[name]
+
+    assert call.decode_reply(5, call.encode_reply(5, RESULTS.get(name))) == RESULTS.get(name)
+
+
+def test_error_in_a_reply_is_raised() -> None:
+    error = TableNotFoundError("no such table", path="shop.none")
+
+    with pytest.raises(TableNotFoundError, match=r"no such table path=shop\.none"):
+        NEXT_PAGE.decode_reply(5, encode_frame(FrameKind.ERROR, {"id": -1, "error": write_fault(error)}))
+
+
+def test_reply_to_another_call_is_refused() -> None:
+    with pytest.raises(InvalidError, match="not asked"):
+        NEXT_PAGE.decode_reply(5, NEXT_PAGE.encode_reply(4, PAGE))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        [],
+        {},
+        {"scanner_id": "s"},
+        {"scanner_id": "s", "call_seq_id": True},
+        {"scanner_id": "s", "call_seq_id": 1 << 80},
+        {"scanner_id": 3, "call_seq_id": 1},
+        {"scanner_id": "s" * (2 << 20), "call_seq_id": 1},
+        {"scanner_id": "s", "call_seq_id": 1, "surprise": 1},
+    ],
+)
+def test_malformed_arguments_are_refused(said: object) -> None:
+    with pytest.raises(InvalidError):
+        NEXT_PAGE.decode_arguments(said, [])
+
+
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+@pytest.mark.parametrize("junk", [None, -1, 1.5, "x", [], {}, [[]], {"a": {}}, ["x"] * 4])
+def test_junk_in_any_argument_is_refused_or_harmless(name: str, junk: object) -> None:
+    call = CALLS[name]
+    said = decode_frame(call.encode_request(5, ARGUMENTS[name])).header["args"]
+    record = said.get("call") if isinstance(said.get("call"), dict) else said
+
+    for part in list(record):
+        kept, record[part] = record[part], junk
+        with suppress(InvalidError):
+            call.decode_arguments(said, [BATCH])
+        record[part] = kept
+
+
+def test_batch_that_was_not_sent_is_refused() -> None:
+    said = decode_frame(WRITE.encode_request(5, ARGUMENTS["write"])).header["args"]
+
+    with pytest.raises(InvalidError, match="body"):
+        WRITE.decode_arguments(said, [])
