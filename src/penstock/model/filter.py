@@ -96,7 +96,9 @@ class Filter:
         if not isinstance(truth, pa.Array):
             known = truth if isinstance(truth, bool) else bool(truth.as_py())
             return np.full(rows, known)
-        return truth.fill_null(False).to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)  # type: ignore[no-any-return]
+        # Bits become bytes fastest through a cast.
+        mask: npt.NDArray[np.uint8] = truth.fill_null(False).cast(pa.uint8()).to_numpy()
+        return mask.view(np.bool_)
 
     def __repr__(self) -> str:
         return f"Filter({'' if self._predicate is None else format_predicate(self._predicate)})"

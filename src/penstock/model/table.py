@@ -96,15 +96,18 @@ class TableInfo(TableSpec):
         return own | super().to_json()
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> TableInfo:
-        """Return the table that JSON values describe; they are ours, and not checked again."""
+    def from_json(cls, stored: Mapping[str, Any], schema: Schema | None = None) -> TableInfo:
+        """Return the table that JSON values describe, with its schema if that is stored elsewhere.
+
+        The values are ours, and not checked again.
+        """
         engine = stored["merge_engine"]
         return cls(
             path=stored["path"],
             table_id=stored["table_id"],
             schema_id=stored["schema_id"],
             created_ms=stored["created_ms"],
-            schema=Schema.from_json(stored["schema"]),
+            schema=Schema.from_json(stored["schema"]) if schema is None else schema,
             buckets=stored["buckets"],
             bucket_key=tuple(stored["bucket_key"]),
             partitioned_by=tuple(stored["partitioned_by"]),

@@ -1,0 +1,182 @@
+"""The partitions of tables, as the catalog knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.engine.catalog_records import (
+    CatalogRecords,
+    dropped_key,
+    encode,
+    partition_counter_key,
+    partition_key,
+    table_key,
+)
+from penstock.engine.metadata import ABSENT, WRITES_MAX, Check, Delete, Put, Write
+from penstock.errors import AlreadyExistsError, LimitError, PartitionNotFoundError, UnsupportedError
+from penstock.model.partition import PartitionInfo, parse_partition_name, partition_columns, partition_name
+from penstock.model.table import TableInfo
+from penstock.runtime.clock import Clock
+
+
+class Partitions:
+    """Partitions of all tables. Thread-safe; every change is durable when it returns."""
+
+    def __init__(self, records: CatalogRecords, clock: Clock) -> None:
+        self._records = records
+        self._clock = clock
+
+    def create(self, table_id: int, values: Mapping[str, object], *, if_not_exists: bool = False) -> PartitionInfo:
+        """Create the partition with these values.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+            UnsupportedError: the table is not partitioned.
+            InvalidError: the values do not fit the partition columns.
+            AlreadyExistsError: it is there.
+            LimitError: the table has `partition.max` partitions.
+        """
+        with self._records.lock:
+            name = self.name(table_id, values)
+            if not if_not_exists and name in self._records.partitions[table_id]:
+                raise AlreadyExistsError("the partition is there", partition=name)
+            return self.ensure(table_id, [name])[0]
+
+    def ensure(self, table_id: int, names: Sequence[str]) -> list[PartitionInfo]:
+        """Return the partitions of these names, in order; those that are missing are created in one step.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+            UnsupportedError: the table is not partitioned.
+            InvalidError: a name does not fit the partition columns.
+            LimitError: the table would have more than `partition.max` partitions.
+        """
+        with self._records.lock:
+            info = self._partitioned(table_id)
+            known = self._records.partitions[table_id]
+            missing = [name for name in dict.fromkeys(names) if name not in known]
+            if missing:
+                self._create(info, missing)
+            return [known[name] for name in names]
+
+    def get(self, table_id: int, name: str) -> PartitionInfo:
+        """Return the partition of that name.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+            PartitionNotFoundError: there is none.
+        """
+        with self._records.lock:
+            self._records.table(table_id)
+            partition = self._records.partitions[table_id].get(name)
+            if partition is None:
+                raise PartitionNotFoundError("no such partition; look at list_partitions", partition=name)
+            return partition
+
+    def name(self, table_id: int, values: Mapping[str, object]) -> str:
+        """Return the name of the partition with these values, whether it exists or not.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+            UnsupportedError: the table is not partitioned.
+            InvalidError: the values do not fit the partition columns.
+        """
+        info = self._partitioned(table_id)
+        return partition_name(partition_columns(info.schema, info.partitioned_by), values)
+
+    def of(self, table_id: int) -> list[PartitionInfo]:
+        """Return the partitions of a table, sorted by name; none if it is not partitioned.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+        """
+        with self._records.lock:
+            self._records.table(table_id)
+            return sorted(self._records.partitions[table_id].values(), key=lambda partition: partition.name)
+
+    def drop(
+        self, table_id: int, values: Mapping[str, object] | str, *, if_exists: bool = False
+    ) -> PartitionInfo | None:
+        """Drop the partition with these values, or of that name, and return it.
+
+        Its record stays until `forget`; without one, and with `if_exists`, there is nothing to return.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+            UnsupportedError: the table is not partitioned.
+            InvalidError: the values do not fit the partition columns.
+            PartitionNotFoundError: there is none.
+        """
+        records = self._records
+        with records.lock:
+            self._partitioned(table_id)
+            name = values if isinstance(values, str) else self.name(table_id, values)
+            if if_exists and name not in records.partitions[table_id]:
+                return None
+            partition = self.get(table_id, name)
+            key = partition_key(table_id, partition.partition_id)
+            word = dropped_key(table_id, partition.partition_id)
+            records.commit([Check(key, records.versions[key]), Put(word, b"", ABSENT)])
+            del records.partitions[table_id][name]
+            records.dropped_partitions[table_id, partition.partition_id] = partition
+            return partition
+
+    def dropped(self) -> list[tuple[int, int]]:
+        """Return (table id, partition id) of dropped partitions whose directories may still be there."""
+        with self._records.lock:
+            return sorted(self._records.dropped_partitions)
+
+    def forget(self, table_id: int, partition_id: int) -> None:
+        """Remove the record of a dropped partition, its directories being gone; idempotent."""
+        with self._records.lock:
+            if (table_id, partition_id) not in self._records.dropped_partitions:
+                return
+            keys = (partition_key(table_id, partition_id), dropped_key(table_id, partition_id))
+            self._records.commit([Delete(key) for key in keys])
+            del self._records.dropped_partitions[table_id, partition_id]
+
+    def forget_all(self, table_id: int) -> None:
+        """Remove the records of all partitions of a dropped table; a crash in between is gone over again."""
+        records = self._records
+        with records.lock:
+            gone = [partition_id for owner, partition_id in records.dropped_partitions if owner == table_id]
+            live = [partition.partition_id for partition in records.partitions[table_id].values()]
+            keys = [partition_key(table_id, partition_id) for partition_id in (*live, *gone)]
+            keys += [dropped_key(table_id, partition_id) for partition_id in gone]
+            for start in range(0, len(keys), WRITES_MAX):
+                records.commit([Delete(key) for key in keys[start : start + WRITES_MAX]])
+            records.partitions[table_id].clear()
+            for partition_id in gone:
+                del records.dropped_partitions[table_id, partition_id]
+
+    def _create(self, info: TableInfo, names: Sequence[str]) -> None:
+        records = self._records
+        table_id, limit = info.table_id, info.options.partition_max
+        count = len(records.partitions[table_id]) + len(names)
+        if count > limit:
+            raise LimitError(
+                "the table has as many partitions as partition.max allows; drop some, or set it higher",
+                table=info.path,
+                partitions=count,
+                max=limit,
+            )
+        columns = partition_columns(info.schema, info.partitioned_by)
+        first = records.next_partition.get(table_id, 1)
+        now_ms = self._clock.wall_ms()
+        created = []
+        for partition_id, name in enumerate(names, first):
+            parse_partition_name(columns, name)
+            created.append(PartitionInfo(table_id, partition_id, name, now_ms))
+        counter, table = partition_counter_key(table_id), table_key(table_id)
+        writes: list[Write] = [Check(table, records.versions[table])]
+        writes.append(Put(counter, encode(first + len(created)), records.expected(counter)))
+        writes += [Put(partition_key(table_id, p.partition_id), encode(p.to_json()), ABSENT) for p in created]
+        records.commit(writes)
+        records.next_partition[table_id] = first + len(created)
+        records.partitions[table_id] |= {partition.name: partition for partition in created}
+
+    def _partitioned(self, table_id: int) -> TableInfo:
+        info = self._records.table(table_id)
+        if not info.partitioned:
+            raise UnsupportedError("the table is not partitioned", table=info.path)
+        return info
