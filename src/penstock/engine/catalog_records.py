@@ -171,7 +171,7 @@ class CatalogRecords:
                 self.ids[TablePath.parse(info.path)] = table_id
 
     def _read_partitions(self, entries: list[Entry]) -> None:
-        for entry, value in _decoded(entries):
+        for _, value in _decoded(entries):
             partition = PartitionInfo.from_json(value)
             identity = (partition.table_id, partition.partition_id)
             if identity in self.dropped_partitions:

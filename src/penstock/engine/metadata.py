@@ -103,7 +103,8 @@ def check_writes(writes: Sequence[Write]) -> None:
         raise LimitError(f"a commit has at most {WRITES_MAX} writes", writes=len(writes))
     assert len({write.key for write in writes}) == len(writes), "a commit names each key once"
     for write in writes:
-        assert write.key.isascii() and write.key.isprintable(), write.key
+        assert write.key.isascii(), write.key
+        assert write.key.isprintable(), write.key
         if len(write.key) > KEY_LENGTH_MAX:
             raise LimitError(f"a metadata key has at most {KEY_LENGTH_MAX} characters", key=f"{write.key[:60]}...")
         if isinstance(write, Put) and len(write.value) > VALUE_BYTES_MAX:
