@@ -23,13 +23,13 @@ P5: Final = np.uint64(0x27D4EB2F165667C5)
 LOW_32: Final = np.uint64(0xFFFFFFFF)
 
 STRIPE_BYTES: Final = 32
-LANE_SEEDS: Final = np.array([0x60EA27EEADC0B5D6, 0xC2B2AE3D27D4EB4F, 0, 0x61C8864E7A143579], np.uint64)
+LANE_SEEDS: Final = (np.uint64(0x60EA27EEADC0B5D6), P2, np.uint64(0), np.uint64(0x61C8864E7A143579))
 """What the four lanes of a stripe add to the seed: P1 + P2, P2, 0, -P1."""
 
 LONG_ROW_BYTES: Final = 1024
 """Rows above this go to the xxhash package: one call is cheap beside the bytes that it hashes."""
 
-FEW_ROWS: Final = 512
+FEW_ROWS: Final = 1024
 FEW_WORDS: Final = 32
 """Up to so many rows the package, row by row, costs less than starting the array operations."""
 
@@ -79,27 +79,32 @@ def _fold_stripes(hashes: Words, rows: ByteRows, seeds: Words) -> None:
     some = np.flatnonzero((rows.lengths >= STRIPE_BYTES) & (rows.lengths <= LONG_ROW_BYTES))
     if some.size == 0:
         return
-    # Longest first: the rows that still have a stripe are always a leading slice.
-    some = some[np.argsort((rows.lengths[some] // STRIPE_BYTES).astype(np.uint16), kind="stable")[::-1]]
-    stripes = rows.lengths[some] // STRIPE_BYTES
+    stripes = (rows.lengths[some] // STRIPE_BYTES).astype(np.uint16)
+    # Shortest first: the rows that still have a stripe are always a trailing slice.
+    shortest_first = np.argsort(stripes, kind="stable")
+    some, stripes = some[shortest_first], stripes[shortest_first]
     words, starts = rows.words, rows.starts[some]
-    lanes = LANE_SEEDS[:, None] + seeds[some]
-    for stripe in range(int(stripes[0])):
-        active = some.size - int(np.searchsorted(stripes[::-1], stripe, side="right"))
+    lanes = [seeds[some] + lane_seed for lane_seed in LANE_SEEDS]
+    for stripe in range(int(stripes[-1])):
+        first = int(np.searchsorted(stripes, np.uint16(stripe), side="right"))
         for lane in range(4):
-            _round(lanes[lane, :active], words[starts[:active] + (stripe * STRIPE_BYTES + lane * 8)])
-    merged = np.zeros(some.size, np.uint64)
-    for lane, bits in enumerate((1, 7, 12, 18)):
-        turned = lanes[lane].copy()
+            _round(lanes[lane][first:], words[starts[first:] + (stripe * STRIPE_BYTES + lane * 8)])
+    hashes[some] = _merge(lanes)
+
+
+def _merge(lanes: list[Words]) -> Words:
+    """Fold the four lanes into one hash; the lanes are used up."""
+    merged = np.zeros_like(lanes[0])
+    for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True):
+        turned = lane.copy()
         _rotate(turned, bits)
         merged += turned
-    for lane in range(4):
-        fresh = np.zeros(some.size, np.uint64)
-        _round(fresh, lanes[lane])
-        merged ^= fresh
+    for lane in lanes:
+        _mix(lane)
+        merged ^= lane
         merged *= P1
         merged += P4
-    hashes[some] = merged
+    return merged
 
 
 def _fold_where(
@@ -133,17 +138,22 @@ def _rotate(values: Words, bits: int) -> None:
 
 
 def _round(lanes: Words, values: Words) -> None:
-    """Mix the values into the lanes; the values are left as they are."""
-    lanes += values * P2
+    """Mix eight bytes into each lane; the values are used up."""
+    values *= P2
+    lanes += values
     _rotate(lanes, 31)
     lanes *= P1
 
 
-def _fold_word(hashes: Words, values: Words) -> None:
-    """Mix eight bytes into each hash; the values are used up."""
+def _mix(values: Words) -> None:
     values *= P2
     _rotate(values, 31)
     values *= P1
+
+
+def _fold_word(hashes: Words, values: Words) -> None:
+    """Mix eight bytes into each hash; the values are used up."""
+    _mix(values)
     hashes ^= values
     _rotate(hashes, 27)
     hashes *= P1
