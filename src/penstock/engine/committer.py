@@ -1,0 +1,251 @@
+"""The committer: one per table, the only one who changes it.
+
+It drains the calls that wait, plans them in order, appends all, syncs the touched files side by
+side, then publishes ends, index and one immutable view at once. So group commit, table-wide cuts
+and barriers come from one place. Steps of background work that swap files run here too, between
+groups. It has a thread of its own, so that an interrupted caller never leaves half a commit.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from itertools import groupby
+from typing import Any, Final, TypeVar
+
+from penstock.engine.sync_pool import SyncPool
+from penstock.engine.write_group import QueuedWrite, WriteGroup
+from penstock.errors import BucketFailedError, DiskFullError, PenstockError, UnavailableError
+from penstock.model.bucket import BucketId
+from penstock.model.facts import NO_ID
+from penstock.runtime.clock import Clock
+from penstock.tablet.tablet import Tablet
+from penstock.tablet.view import TabletView
+
+T = TypeVar("T")
+TableView = Mapping[BucketId, TabletView]
+
+CALLS_MAX: Final = 64
+BYTES_MAX: Final = 8 << 20
+IDLE_SECONDS: Final = 10.0
+
+
+class Committer:
+    """Orders all writes and swaps of one table. Thread-safe."""
+
+    def __init__(self, name: str, clock: Clock, syncs: SyncPool) -> None:
+        self.view: TableView = {}
+        self.published = threading.Condition()
+        """Held while index and view change; notified when a view is new."""
+        self._name = name
+        self._clock = clock
+        self._syncs = syncs
+        self._tablets: dict[BucketId, Tablet] = {}
+        self._queue: deque[QueuedWrite | tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._waiting = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed: PenstockError | None = None
+
+    @property
+    def tablets(self) -> Mapping[BucketId, Tablet]:
+        """Return the open buckets."""
+        return self._tablets
+
+    def write(self, write: QueuedWrite) -> dict[BucketId, tuple[int, int]]:
+        """Commit a write; return where its changes are once they are durable and visible.
+
+        Raises:
+            PenstockError: as the plan, the disk or the bucket's state has it; then nothing was
+                written, unless the error has `applied`.
+        """
+        self._enqueue(write)
+        return write.done.result()
+
+    def run(self, step: Callable[[], T]) -> T:
+        """Run a step between two groups of writes and publish what it changed."""
+        if self._thread is threading.current_thread():
+            return step()
+        future: Future[T] = Future()
+        self._enqueue((step, future))
+        return future.result()
+
+    def add_tablets(self, tablets: Mapping[BucketId, Tablet]) -> None:
+        """Take up buckets."""
+
+        def add() -> None:
+            for bucket, tablet in tablets.items():
+                tablet.exclusively = self.run
+                self._tablets[bucket] = tablet
+
+        self.run(add)
+
+    def replace_tablet(self, tablet: Tablet) -> None:
+        """Put a reopened bucket in the place of the failed one; only inside a step."""
+        tablet.exclusively = self.run
+        self._tablets[tablet.bucket] = tablet
+
+    def remove_tablets(self, buckets: list[BucketId]) -> list[Tablet]:
+        """Let go of buckets; they vanish from the view."""
+        return self.run(lambda: [self._tablets.pop(bucket) for bucket in buckets if bucket in self._tablets])
+
+    def close(self, reason: PenstockError) -> None:
+        """Finish what waits, then refuse everything; idempotent."""
+        with self._waiting:
+            if self._closed is not None:
+                return
+            thread = self._thread
+            self._closed = reason
+            self._waiting.notify_all()
+        if thread is not None:
+            thread.join()
+        with self.published:
+            self.published.notify_all()
+
+    def _enqueue(self, item: QueuedWrite | tuple[Callable[[], Any], Future[Any]]) -> None:
+        with self._waiting:
+            if self._closed is not None:
+                raise self._closed
+            self._queue.append(item)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=f"penstock-commit-{self._name}", daemon=True)
+                self._thread.start()
+            else:
+                self._waiting.notify()
+
+    def _work(self) -> None:
+        while (work := self._next()) is not None:
+            if isinstance(work, list):
+                self._commit(work)
+            else:
+                self._step(*work)
+
+    def _next(self) -> list[QueuedWrite] | tuple[Callable[[], Any], Future[Any]] | None:
+        with self._waiting:
+            while not self._queue:
+                if self._closed is not None or not self._waiting.wait(IDLE_SECONDS):
+                    if self._queue:
+                        break
+                    self._thread = None
+                    return None
+            if not isinstance(self._queue[0], QueuedWrite):
+                step = self._queue.popleft()
+                assert isinstance(step, tuple)
+                return step
+            return list(self._drain())
+
+    def _drain(self) -> Iterator[QueuedWrite]:
+        """Yield the writes of the next group; a writer occurs once, so that its retry sees the first try."""
+        size, calls, writers = 0, 0, set()
+        while self._queue and calls < CALLS_MAX:
+            write = self._queue[0]
+            if not isinstance(write, QueuedWrite) or write.writer_id in writers:
+                return
+            if calls and size + write.size_bytes > BYTES_MAX:
+                return
+            if write.writer_id != NO_ID:
+                writers.add(write.writer_id)
+            self._queue.popleft()
+            calls, size = calls + 1, size + write.size_bytes
+            yield write
+
+    def _step(self, step: Callable[[], Any], future: Future[Any]) -> None:
+        try:
+            result = step()
+        except BaseException as error:  # noqa: BLE001 - handed to whoever asked for the step
+            self._publish({})
+            future.set_exception(error)
+        else:
+            self._publish({})
+            future.set_result(result)
+
+    def _commit(self, calls: list[QueuedWrite]) -> None:
+        group = WriteGroup(self._tablets, self._clock)
+        for shape, alike in groupby(calls, key=lambda call: call.shape):
+            for unit in [list(alike)] if shape is not None else [[call] for call in alike]:
+                group.add(unit)
+        touched = [self._tablets[bucket] for bucket in group.entries]
+        failed: dict[BucketId, BaseException] = {}
+        if touched:
+            if (refusal := self._append(group, touched)) is not None:
+                for call in group.accepted:
+                    call.done.set_exception(refusal)
+                return
+            errors = self._syncs.run_all([tablet.sync for tablet in touched])
+            failed = {t.bucket: e for t, e in zip(touched, errors, strict=True) if e is not None}
+            with self.published:
+                views: dict[BucketId, TabletView] = {}
+                for tablet in touched:
+                    if tablet.bucket not in failed:
+                        self._publish_tablet(tablet, group, views, failed)
+                self._show(views)
+        for tablet in touched:
+            if tablet.bucket not in failed and tablet.wants_roll():
+                self._roll(tablet)
+        for call in group.accepted:
+            _answer(call, failed)
+
+    def _append(self, group: WriteGroup, touched: list[Tablet]) -> PenstockError | None:
+        """Append to every touched bucket, or to none; return why not."""
+        for tablet in touched:
+            try:
+                tablet.append(group.entries[tablet.bucket])
+            except (OSError, BucketFailedError) as error:
+                for other in touched:
+                    other.rollback()
+                return _refusal(error, tablet.bucket)
+        return None
+
+    @staticmethod
+    def _publish_tablet(
+        tablet: Tablet, group: WriteGroup, views: dict[BucketId, TabletView], failed: dict[BucketId, BaseException]
+    ) -> None:
+        try:
+            views[tablet.bucket] = tablet.publish(group.entries[tablet.bucket], group.planned(tablet.bucket))
+        except BucketFailedError as error:
+            failed[tablet.bucket] = error
+
+    def _roll(self, tablet: Tablet) -> None:
+        # A segment that cannot be finished fails its bucket; the write itself is durable and stands.
+        try:
+            tablet.roll()
+        except BucketFailedError:
+            return
+        self._publish({})
+
+    def _publish(self, views: dict[BucketId, TabletView]) -> None:
+        with self.published:
+            self._show(views)
+
+    def _show(self, views: dict[BucketId, TabletView]) -> None:
+        for bucket, view in views.items():
+            self._tablets[bucket].view = view
+        self.view = {bucket: tablet.view for bucket, tablet in self._tablets.items()}
+        self.published.notify_all()
+
+
+def _refusal(error: OSError | BucketFailedError, bucket: BucketId) -> PenstockError:
+    if isinstance(error, BucketFailedError):
+        return error
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        refused: PenstockError = DiskFullError("no space left; free some and write again", bucket=bucket)
+    else:
+        refused = UnavailableError("disk refused the write; nothing was written", bucket=bucket, error=str(error))
+    refused.__cause__ = error
+    return refused
+
+
+def _answer(call: QueuedWrite, failed: Mapping[BucketId, BaseException]) -> None:
+    hit = [bucket for bucket in call.ranges if bucket in failed]
+    if not hit:
+        call.done.set_result(call.ranges)
+        return
+    error = BucketFailedError(
+        "a bucket failed; the write is applied only in part" if len(hit) < len(call.ranges) else "the bucket failed",
+        failed=hit,
+        applied={bucket: span for bucket, span in call.ranges.items() if bucket not in failed},
+    )
+    error.__cause__ = failed[hit[0]]
+    call.done.set_exception(error)

@@ -1,0 +1,225 @@
+"""A table that is open: its buckets, its committer, and the names of both sides.
+
+All buckets of a table are opened together; one that was never written costs no file. The table's
+view is the committer's: one vector of buckets, replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from penstock.engine.catalog import Catalog
+from penstock.engine.committer import Committer, TableView
+from penstock.engine.sync_pool import SyncPool
+from penstock.engine.write_router import WriteRouter
+from penstock.errors import (
+    InvalidError,
+    PartitionNotFoundError,
+    PenstockError,
+    TableNotFoundError,
+    UnsupportedError,
+)
+from penstock.model.bucket import BucketId, TableBucket
+from penstock.model.calls import WriteCall, WriteResult
+from penstock.model.merge_engine import MergeEngine
+from penstock.model.partition import PartitionInfo
+from penstock.model.schema import Schema
+from penstock.model.table import TableInfo
+from penstock.runtime.clock import Clock
+from penstock.tablet.first_row import FirstRow
+from penstock.tablet.last_row import LastRow
+from penstock.tablet.merge_rule import MergeRule
+from penstock.tablet.tablet import Tablet
+from penstock.tablet.tablet_schema import TabletSchema
+from penstock.tablet.versioned import Versioned
+
+OpenTablet = Callable[[BucketId, TabletSchema, MergeRule], Tablet]
+
+
+class LiveTable:
+    """One open table. Thread-safe."""
+
+    def __init__(
+        self, info: TableInfo, catalog: Catalog, open_tablet: OpenTablet, *, clock: Clock, syncs: SyncPool
+    ) -> None:
+        self.info = info
+        self.schema = tablet_schema(info)
+        self.committer = Committer(str(info.table_id), clock, syncs)
+        self._catalog = catalog
+        self._open_tablet = open_tablet
+        self._lock = threading.RLock()
+        self._partitions: dict[int, PartitionInfo] = {}
+        self._names: dict[BucketId, TableBucket] = {}
+        self._ids: dict[TableBucket, BucketId] = {}
+        self._router = WriteRouter(info, self.schema, self._ensure_partitions)
+        if info.partitioned:
+            self._take_up(catalog.list_partitions(info.table_id))
+        else:
+            self._open([BucketId(info.table_id, 0, bucket) for bucket in range(info.buckets)], None)
+
+    @property
+    def view(self) -> TableView:
+        """Return the present view of all buckets."""
+        return self.committer.view
+
+    def name(self, bucket: BucketId) -> TableBucket:
+        """Return how users name a bucket."""
+        return self._names[bucket]
+
+    def buckets(self) -> list[TableBucket]:
+        """Return the names of all buckets, sorted."""
+        with self._lock:
+            return sorted(self._ids, key=lambda b: (b.partition or "", b.bucket))
+
+    def bucket_id(self, bucket: TableBucket) -> BucketId:
+        """Return the id of a bucket.
+
+        Raises:
+            PartitionNotFoundError: the partition does not exist (any more).
+            InvalidError: the table has no such bucket.
+        """
+        found = self._ids.get(TableBucket(self.info.path, bucket.partition, bucket.bucket))
+        if found is not None and bucket.table == self.info.path:
+            return found
+        if self.info.partitioned and bucket.partition is not None and 0 <= bucket.bucket < self.info.buckets:
+            raise PartitionNotFoundError("no such partition", table=self.info.path, partition=bucket.partition)
+        raise InvalidError("the table has no such bucket", table=self.info.path, bucket=bucket)
+
+    def write(self, call: WriteCall) -> WriteResult:
+        """Apply a write; return when it is durable and visible.
+
+        Raises:
+            PenstockError: as `WriteRouter.route` and `Committer.write` have it.
+        """
+        router = self._router
+        queued = router.route(call, self.known_schema(call.schema_id))
+        ranges = self.committer.write(queued) if queued.parts else {}
+        changes = sum(end - start for start, end in ranges.values())
+        offsets = {self.name(bucket): span for bucket, span in sorted(ranges.items())}
+        return WriteResult(queued.rows, changes, max(0, queued.rows - changes), offsets)
+
+    def known_schema(self, schema_id: int) -> Schema:
+        """Return the schema that a handle opened with."""
+        if schema_id == self.info.schema_id:
+            return self.info.schema
+        return self._catalog.schema(self.info.table_id, schema_id)
+
+    def set_info(self, info: TableInfo) -> None:
+        """Take up a new schema or new properties."""
+        schema, rule = tablet_schema(info), merge_rule(info)
+
+        def change() -> None:
+            for tablet in self.committer.tablets.values():
+                if tablet.schema.schema_id != schema.schema_id and tablet.failure is None:
+                    tablet.set_schema(schema, rule)
+
+        with self._lock:
+            self.committer.run(change)
+            self.info, self.schema = info, schema
+            self._router = WriteRouter(info, schema, self._ensure_partitions)
+
+    def add_partition(self, partition: PartitionInfo) -> None:
+        """Open the buckets of a partition that was created."""
+        self._take_up([partition])
+
+    def drop_partition(self, partition_id: int) -> None:
+        """Let go of a partition's buckets."""
+        with self._lock:
+            self._partitions.pop(partition_id, None)
+            gone = [bucket for bucket in self._names if bucket.partition_id == partition_id]
+            for tablet in self.committer.remove_tablets(gone):
+                tablet.abandon()
+            for bucket in gone:
+                del self._ids[self._names.pop(bucket)]
+
+    def partitions(self) -> list[PartitionInfo]:
+        """Return the partitions that are open."""
+        with self._lock:
+            return list(self._partitions.values())
+
+    def reopen(self, bucket: BucketId) -> None:
+        """Reopen a bucket that failed: its log is cut at the last acknowledged offset (I-8).
+
+        Raises:
+            OSError: as the disk gave it; the bucket stays failed.
+        """
+
+        def again() -> None:
+            failed = self.committer.tablets[bucket]
+            if failed.failure is None:
+                return
+            failed.cut_unacknowledged()
+            tablet = self._open_tablet(bucket, self.schema, merge_rule(self.info))
+            tablet.adopt_pins(failed)
+            self.committer.replace_tablet(tablet)
+
+        self.committer.run(again)
+
+    def close(self, reason: PenstockError, *, finish: Callable[[Tablet], None] | None = None) -> None:
+        """Refuse further calls, finish those under way, let go of the buckets; idempotent."""
+        self.committer.close(reason)
+        for tablet in self.committer.tablets.values():
+            if finish is not None and tablet.failure is None:
+                finish(tablet)
+            tablet.close()
+
+    def drop(self) -> None:
+        """Let go of a table whose files are about to be removed."""
+        self.committer.close(TableNotFoundError("the table was dropped", table=self.info.path))
+        for tablet in self.committer.tablets.values():
+            tablet.abandon()
+
+    def _ensure_partitions(self, names: Sequence[str]) -> list[int]:
+        with self._lock:
+            ids = {partition.name: partition.partition_id for partition in self._partitions.values()}
+            missing = [name for name in names if name not in ids]
+            if missing:
+                if not self.info.options.partition_auto_create:
+                    raise PartitionNotFoundError(
+                        "no such partition, and partition.auto-create is off; create it first",
+                        table=self.info.path,
+                        partition=missing[0],
+                    )
+                self._take_up(self._catalog.ensure_partitions(self.info.table_id, missing))
+                ids = {partition.name: partition.partition_id for partition in self._partitions.values()}
+            return [ids[name] for name in names]
+
+    def _take_up(self, partitions: Sequence[PartitionInfo]) -> None:
+        with self._lock:
+            for partition in partitions:
+                if partition.partition_id not in self._partitions:
+                    buckets = range(self.info.buckets)
+                    ids = [BucketId(self.info.table_id, partition.partition_id, bucket) for bucket in buckets]
+                    self._open(ids, partition.name)
+                    self._partitions[partition.partition_id] = partition
+
+    def _open(self, buckets: list[BucketId], partition: str | None) -> None:
+        rule = merge_rule(self.info)
+        tablets = {bucket: self._open_tablet(bucket, self.schema, rule) for bucket in buckets}
+        for bucket in buckets:
+            self._names[bucket] = TableBucket(self.info.path, partition, bucket.bucket)
+            self._ids[self._names[bucket]] = bucket
+        self.committer.add_tablets(tablets)
+
+
+def tablet_schema(info: TableInfo) -> TabletSchema:
+    """Return a table's schema in storage terms."""
+    keys = tuple(column.id for column in info.schema.key_columns)
+    return TabletSchema.of(info.schema_id, info.schema.storage_schema(), keys)
+
+
+def merge_rule(info: TableInfo) -> MergeRule:
+    """Return the rule by which a table merges rows.
+
+    Raises:
+        UnsupportedError: the merge engine is not there yet.
+    """
+    if info.merge_engine is MergeEngine.FIRST_ROW:
+        return FirstRow()
+    if info.merge_engine is MergeEngine.VERSIONED:
+        assert info.version_column is not None
+        return Versioned(info.schema.column(info.version_column).id)
+    if info.merge_engine is MergeEngine.AGGREGATE:
+        raise UnsupportedError("aggregating tables are not built yet; use last_row", table=info.path)
+    return LastRow(tuple(column.id for column in info.schema.key_columns))

@@ -1,0 +1,137 @@
+"""A group of writes on its way through one commit.
+
+Calls are planned in order, each against all before it; a call whose plan fails leaves nothing
+behind. Neighbouring calls of the same shape are planned as one: their rows simply follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import BucketFailedError
+from penstock.model.bucket import BucketId
+from penstock.model.change import BatchKind
+from penstock.model.facts import NO_ID, BatchFacts
+from penstock.runtime.clock import Clock
+from penstock.tablet.merge_rule import Request
+from penstock.tablet.plan import Plan
+from penstock.tablet.planner import Planned, Planner
+from penstock.tablet.tablet import Entry, Tablet
+
+Ranges = dict[BucketId, tuple[int, int]]
+"""Where the changes of a call are, half-open, per bucket."""
+
+
+@dataclass(slots=True)
+class QueuedWrite:
+    """A routed call that waits for the committer.
+
+    `shape` is equal for calls that may be planned together; None for one that may not.
+    """
+
+    parts: Mapping[BucketId, Request]
+    rows: int
+    size_bytes: int
+    columns: tuple[int, ...] | None = None
+    writer_id: bytes = NO_ID
+    sequence: int = -1
+    shape: object | None = None
+    done: Future[Ranges] = field(default_factory=Future)
+    ranges: Ranges = field(default_factory=dict)
+
+
+class WriteGroup:
+    """Plans calls and collects what each bucket has to append. Committer only."""
+
+    def __init__(self, tablets: Mapping[BucketId, Tablet], clock: Clock) -> None:
+        self._tablets = tablets
+        self._clock = clock
+        self._planners: dict[BucketId, Planner] = {}
+        self.entries: dict[BucketId, list[Entry]] = {}
+        self.accepted: list[QueuedWrite] = []
+
+    def planned(self, bucket: BucketId) -> Planned:
+        """Return all that was planned for a bucket."""
+        return self._planners[bucket].planned
+
+    def add(self, calls: Sequence[QueuedWrite]) -> None:
+        """Plan calls of one shape together, or a single call; a failure is theirs alone."""
+        before = {bucket: planner.planned for bucket, planner in self._planners.items()}
+        new_entries: dict[BucketId, list[Entry]] = {}
+        try:
+            for bucket in sorted({bucket for call in calls for bucket in call.parts}):
+                new_entries[bucket] = self._plan_bucket(bucket, [call for call in calls if bucket in call.parts])
+        except BaseException as error:  # noqa: BLE001 - handed to the callers, who wait for it
+            for bucket, planner in self._planners.items():
+                if bucket in before:
+                    planner.planned = before[bucket]
+            self._planners = {bucket: self._planners[bucket] for bucket in before}
+            for call in calls:
+                call.done.set_exception(error)
+            return
+        for bucket, entries in new_entries.items():
+            if entries:
+                self.entries.setdefault(bucket, []).extend(entries)
+        self.accepted.extend(calls)
+
+    def _plan_bucket(self, bucket: BucketId, calls: list[QueuedWrite]) -> list[Entry]:
+        tablet = self._tablets.get(bucket)
+        if tablet is None:
+            raise BucketFailedError("bucket is not open here", bucket=bucket)
+        fresh = []
+        for call in calls:
+            applied = None if call.writer_id == NO_ID else tablet.state.writers.find(call.writer_id, call.sequence)
+            if applied is None:
+                fresh.append(call)
+            else:
+                call.ranges[bucket] = (applied.start, applied.end)
+        if not fresh:
+            return []
+        planner = self._planners.get(bucket)
+        if planner is None:
+            planner = self._planners[bucket] = tablet.planner()
+        plan = planner.plan(_joined([call.parts[bucket] for call in fresh]))
+        return self._entries(tablet, bucket, fresh, plan)
+
+    def _entries(self, tablet: Tablet, bucket: BucketId, calls: list[QueuedWrite], plan: Plan) -> list[Entry]:
+        """Cut the plan's rows into log batches: one for each writer's call, one for all that have no writer."""
+        timestamp_ms = max(self._clock.wall_ms(), tablet.state.timestamp_ms)
+        sizes = [len(plan.kept)] if len(calls) == 1 else [call.parts[bucket].rows.num_rows for call in calls]
+        bounds = np.concatenate([[0], np.cumsum(plan.kept)])[np.cumsum([0, *sizes])]
+        for call, start, end in zip(calls, bounds[:-1], bounds[1:], strict=True):
+            call.ranges[bucket] = (plan.base_offset + int(start), plan.base_offset + int(end))
+        if all(call.writer_id == NO_ID for call in calls):
+            calls, bounds = calls[:1], bounds[[0, -1]]
+        entries: list[Entry] = []
+        for call, start, end in zip(calls, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            if start == end and call.writer_id == NO_ID:
+                continue
+            facts = BatchFacts(
+                base_offset=plan.base_offset + start,
+                rows=end - start,
+                timestamp_ms=timestamp_ms,
+                term=1,
+                schema_id=tablet.schema.schema_id,
+                kind=BatchKind.DATA if end > start else BatchKind.EMPTY,
+                writer_id=call.writer_id,
+                sequence=call.sequence,
+                columns=call.columns,
+            )
+            entries.append((facts, plan.batch.slice(start, end - start) if end > start else None))
+        return entries
+
+
+def _joined(requests: Sequence[Request]) -> Request:
+    if len(requests) == 1:
+        return requests[0]
+    keys = None
+    if requests[0].keys is not None:
+        keys = pa.concat_arrays([request.keys for request in requests])
+    first = requests[0]
+    rows = pa.concat_batches([request.rows for request in requests])
+    return Request(rows, keys, first.deletes, first.columns, first.clears)

@@ -1,0 +1,248 @@
+"""From a write call to requests per bucket: check the rows, name columns by id, partition, route.
+
+Nothing is looked up here that a write could change: what is wrong with a call by itself is found
+before it waits for the committer, and then nothing of it was written.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.codec.routing import bucket_of
+from penstock.engine.write_group import QueuedWrite
+from penstock.errors import DeleteDisabledError, InvalidError, SchemaMismatchError, UnsupportedError
+from penstock.model.bucket import BucketId
+from penstock.model.calls import Operation, WriteCall
+from penstock.model.change import ChangeType
+from penstock.model.merge_engine import DeleteBehavior, MergeEngine
+from penstock.model.partition import partition_codes, partition_columns
+from penstock.model.schema import Schema
+from penstock.model.table import TableInfo
+from penstock.tablet.merge_rule import Request
+from penstock.tablet.tablet_schema import TabletSchema
+
+CHANGE_TYPE = "_change_type"
+Mask = npt.NDArray[np.bool_]
+PartitionIds = Callable[[Sequence[str]], list[int]]
+"""Return the ids of partitions by name, made where they are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows in storage terms, before they are told apart by bucket."""
+
+    batch: pa.RecordBatch
+    deletes: Mask | None = None
+    columns: tuple[int, ...] | None = None
+    clears: bool = False
+
+
+class WriteRouter:
+    """Routes the calls of one table at one schema. Thread-safe."""
+
+    def __init__(self, info: TableInfo, schema: TabletSchema, partition_ids: PartitionIds) -> None:
+        self._info = info
+        self._schema = schema
+        self._partition_ids = partition_ids
+        self._turn = itertools.count()
+
+    def route(self, call: WriteCall, known: Schema) -> QueuedWrite:
+        """Return the call as requests per bucket; `known` is the schema that the writing handle knows.
+
+        Raises:
+            InvalidError: the rows do not fit the table, or the table does not take the operation.
+        """
+        self._check_operation(call)
+        _validate(call.batch)
+        rows = self._rows(call, known)
+        parts = self._split(rows)
+        alike = rows.deletes is None and not rows.clears and self._info.merge_engine is not MergeEngine.AGGREGATE
+        return QueuedWrite(
+            parts=parts,
+            rows=call.batch.num_rows,
+            size_bytes=call.batch.nbytes,
+            columns=rows.columns,
+            writer_id=call.writer_id,
+            sequence=call.sequence,
+            shape=(self._schema.schema_id, rows.columns, tuple(rows.batch.schema.names)) if alike else None,
+        )
+
+    def _check_operation(self, call: WriteCall) -> None:
+        info, operation = self._info, call.operation
+        if not info.keyed and operation in {Operation.UPSERT, Operation.DELETE}:
+            raise UnsupportedError(f"a log table takes no {operation}; use append", table=info.path)
+        if info.keyed and operation is Operation.APPEND:
+            raise UnsupportedError("a table with a primary key takes no append; use upsert", table=info.path)
+        if operation is Operation.DELETE and info.options.delete_behavior is DeleteBehavior.DISABLE:
+            raise DeleteDisabledError("deletes are disabled on this table", table=info.path)
+        if call.columns is not None and info.merge_engine is not None and not info.merge_engine.takes_partial:
+            raise UnsupportedError(
+                "this merge engine takes whole rows only; leave out columns=",
+                table=info.path,
+                merge_engine=info.merge_engine,
+            )
+        if call.agg_mode != "accumulate" and info.merge_engine is not MergeEngine.AGGREGATE:
+            raise InvalidError("agg_mode is for aggregating tables only", table=info.path, agg_mode=call.agg_mode)
+
+    def _rows(self, call: WriteCall, known: Schema) -> _Rows:
+        if call.operation is Operation.DELETE:
+            return self._deleted(call, known)
+        batch, deletes = call.batch, None
+        if call.operation is Operation.APPLY:
+            batch, deletes = self._applied(batch)
+        wanted = known.names if call.columns is None else [*self._info.primary_key, *_values(call.columns, known)]
+        stored = self._stored(batch, known, wanted)
+        _check_not_null(stored if deletes is None else stored.filter(pa.array(~deletes)), known, wanted)
+        columns: tuple[int, ...] | None = None
+        if call.columns is not None:
+            columns = tuple(known.column(name).id for name in _values(call.columns, known))
+        elif len(known.columns) < len(self._info.schema.columns) and self._takes_partial() and deletes is None:
+            # The handle is older than a column: the column keeps its values.
+            columns = tuple(column.id for column in known.value_columns)
+        return _Rows(stored, deletes, columns)
+
+    def _takes_partial(self) -> bool:
+        return self._info.merge_engine is not None and self._info.merge_engine.takes_partial
+
+    def _deleted(self, call: WriteCall, known: Schema) -> _Rows:
+        keys = self._stored(call.batch, known, list(self._info.primary_key))
+        if self._info.options.delete_behavior is DeleteBehavior.IGNORE:
+            return _Rows(keys.slice(0, 0))
+        if call.columns is None:
+            return _Rows(keys, deletes=np.ones(keys.num_rows, np.bool_))
+        columns = tuple(known.column(name).id for name in _values(call.columns, known))
+        return _Rows(keys, columns=columns, clears=True)
+
+    def _applied(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask | None]:
+        """Tell upserts and deletes apart; images before an update say nothing new."""
+        if CHANGE_TYPE not in batch.schema.names:
+            raise SchemaMismatchError(
+                "rows to apply need a column that says what each does: +I, -U, +U, -D or +A", column=CHANGE_TYPE
+            )
+        kinds = batch.column(CHANGE_TYPE).cast(pa.string())
+        known = pa.array([kind.value for kind in ChangeType], pa.string())
+        wrong = pc.invert(pc.fill_null(pc.is_in(kinds, value_set=known), False))
+        if pc.any(wrong).as_py():
+            row = pc.index(wrong, True).as_py()
+            raise InvalidError(
+                "unknown change type; there are +I, -U, +U, -D and +A", row=row, change_type=kinds[row].as_py()
+            )
+        batch = batch.drop_columns([CHANGE_TYPE])
+        deletes = pc.equal(kinds, ChangeType.DELETE.value)
+        skipped = pc.equal(kinds, ChangeType.UPDATE_BEFORE.value)
+        behavior = self._info.options.delete_behavior
+        if not self._info.keyed or behavior is DeleteBehavior.DISABLE:
+            if pc.any(pc.or_(deletes, skipped) if not self._info.keyed else deletes).as_py():
+                raise DeleteDisabledError("deletes are disabled on this table", table=self._info.path)
+            deletes = pc.and_(deletes, False)
+        elif behavior is DeleteBehavior.IGNORE:
+            skipped = pc.or_(skipped, deletes)
+        kept = pc.invert(skipped)
+        mask = deletes.filter(kept).to_numpy(zero_copy_only=False)
+        return batch.filter(kept), mask if mask.any() else None
+
+    def _stored(self, batch: pa.RecordBatch, known: Schema, wanted: Sequence[str]) -> pa.RecordBatch:
+        """Return the wanted columns by id, in the table's own types."""
+        names = batch.schema.names
+        if len(set(names)) < len(names):
+            raise SchemaMismatchError("a column is there twice", columns=names)
+        for name in names:
+            if name not in known:
+                raise SchemaMismatchError("no such column in the table", column=name, table=self._info.path)
+        arrays, fields = [], []
+        for name in wanted:
+            column = known.column(name)
+            if name not in names:
+                raise SchemaMismatchError(
+                    "column is missing; add it, or pass columns=[...] to write only some", column=name
+                )
+            array = batch.column(name)
+            if array.type != column.type:
+                raise SchemaMismatchError(
+                    "column has another type", column=name, type=str(array.type), expected=str(column.type)
+                )
+            if name in known.primary_key and array.null_count:
+                row = pc.index(array.is_null(), True).as_py()
+                raise SchemaMismatchError("key columns are never null", column=name, row=row)
+            arrays.append(array)
+            fields.append(self._schema.storage.field(str(column.id)))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _split(self, rows: _Rows) -> dict[BucketId, Request]:
+        """Tell the rows apart by partition and bucket."""
+        batch = rows.batch
+        if batch.num_rows == 0:
+            return {}
+        keys = self._schema.encode_keys(batch) if self._schema.keyed else None
+        partitions, codes = self._destinations(batch)
+        table_id, buckets = self._info.table_id, self._info.buckets
+        found = np.unique(codes)
+        if len(found) == 1:
+            partition, bucket = divmod(int(found[0]), buckets)
+            request = Request(batch, keys, rows.deletes, rows.columns, rows.clears)
+            return {BucketId(table_id, partitions[partition], bucket): request}
+        order = np.argsort(codes, kind="stable")
+        bounds = [*np.searchsorted(codes[order], found).tolist(), len(order)]
+        places = pa.array(order)
+        batch = batch.take(places)
+        keys = keys.take(places) if keys is not None else None
+        deletes = rows.deletes[order] if rows.deletes is not None else None
+        parts = {}
+        for code, start, end in zip(found.tolist(), bounds[:-1], bounds[1:], strict=True):
+            partition, bucket = divmod(code, buckets)
+            parts[BucketId(table_id, partitions[partition], bucket)] = Request(
+                batch.slice(start, end - start),
+                keys.slice(start, end - start) if keys is not None else None,
+                deletes[start:end] if deletes is not None else None,
+                rows.columns,
+                rows.clears,
+            )
+        return parts
+
+    def _destinations(self, batch: pa.RecordBatch) -> tuple[list[int], npt.NDArray[np.int64]]:
+        """Return the ids of the partitions concerned, and for each row partition * buckets + bucket."""
+        info = self._info
+        partitions, codes = [0], np.zeros(batch.num_rows, np.int64)
+        if info.partitioned:
+            columns = partition_columns(info.schema, info.partitioned_by)
+            names, codes = partition_codes(columns, [batch.column(str(column.id)) for column in columns])
+            partitions = self._partition_ids(names)
+        if info.buckets == 1:
+            return partitions, codes
+        if info.bucket_key:
+            columns = tuple(info.schema.column(name) for name in info.bucket_key)
+            buckets = bucket_of([batch.column(str(column.id)) for column in columns], info.buckets)
+            return partitions, codes * info.buckets + buckets
+        return partitions, codes * info.buckets + next(self._turn) % info.buckets
+
+
+def _validate(batch: pa.RecordBatch) -> None:
+    """Check every value of a batch from outside before anything reads it: a bad one can crash the process."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowException as error:
+        raise InvalidError("the batch is not valid Arrow data", error=str(error)) from error
+
+
+def _values(columns: Sequence[str], known: Schema) -> list[str]:
+    """Return the named columns without those of the key."""
+    values = [known.column(name).name for name in columns if name not in known.primary_key]
+    if not values:
+        raise InvalidError("columns= names no column besides the key", columns=list(columns))
+    if len(set(values)) < len(values):
+        raise InvalidError("columns= names a column twice", columns=list(columns))
+    return values
+
+
+def _check_not_null(stored: pa.RecordBatch, known: Schema, wanted: Sequence[str]) -> None:
+    for name, array in zip(wanted, stored.columns, strict=True):
+        if array.null_count and not known.column(name).nullable:
+            row = pc.index(array.is_null(), True).as_py()
+            raise SchemaMismatchError("column is NOT NULL", column=name, row=row)
