@@ -309,6 +309,17 @@ class Tablet:
                 self._writer.close()
         self.failure = self.failure or BucketFailedError("bucket is closed", bucket=self.bucket)
 
+    def abandon(self) -> None:
+        """Let go without finishing anything: the bucket's files are about to be removed."""
+        if self._writer is not None:
+            self._writer.close()
+        self.failure = self.failure or BucketFailedError("bucket was dropped", bucket=self.bucket)
+
+    def adopt_pins(self, other: Tablet) -> None:
+        """Take over the pins of the same bucket, opened before."""
+        for name, offset in other.pins.snapshot().items():
+            self.pins.pin(name, offset)
+
     def cut_unacknowledged(self) -> None:
         """Cut the log at the last acknowledged offset, durably, before a failed bucket is reopened."""
         writer = self._writer
@@ -337,6 +348,7 @@ class Tablet:
     def _open_writer(self) -> SegmentWriter:
         if self._writer is None:
             start = self.state.visible
+            self.files.make_directory()
             self._writer = SegmentWriter.create(
                 self.files.disk,
                 self.files.path(self.files.new_name("segment")),
