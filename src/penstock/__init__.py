@@ -1,1 +1,99 @@
-"""Streaming storage with real-time primary-key tables, for Python and Spark."""
+"""Streaming storage with real-time primary-key tables, for Python and Spark.
+
+    import penstock
+
+    with penstock.connect("./data") as conn:
+        orders = conn.create_table("orders", "id BIGINT, amount DOUBLE, PRIMARY KEY (id)")
+        orders.upsert([{"id": 1, "amount": 9.5}])
+        print(orders.scan().to_arrow())
+
+Everything below is loaded when it is first used: importing the package costs nothing, and neither
+RocksDB nor a server is loaded before a directory is opened or a server started.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock import errors
+    from penstock.client.change_range import EARLIEST, LATEST
+    from penstock.client.change_stream import ChangeStream
+    from penstock.client.connection import Connection, connect
+    from penstock.client.page_scanner import PageScanner
+    from penstock.client.scan import Scan
+    from penstock.client.scan_builder import ScanBuilder
+    from penstock.client.scan_request import ScanSource
+    from penstock.client.table import Table
+    from penstock.client.writer import Writer
+    from penstock.errors import PenstockError
+    from penstock.model.aggregate import AggFunction
+    from penstock.model.bucket import TableBucket
+    from penstock.model.calls import Offsets, WriteResult
+    from penstock.model.filter import col
+    from penstock.model.merge_engine import MergeEngine
+    from penstock.model.schema import Schema
+    from penstock.model.table import TableInfo
+
+_HOMES = {
+    "AggFunction": "penstock.model.aggregate",
+    "ChangeStream": "penstock.client.change_stream",
+    "Connection": "penstock.client.connection",
+    "EARLIEST": "penstock.client.change_range",
+    "LATEST": "penstock.client.change_range",
+    "MergeEngine": "penstock.model.merge_engine",
+    "Offsets": "penstock.model.calls",
+    "PageScanner": "penstock.client.page_scanner",
+    "PenstockError": "penstock.errors",
+    "Scan": "penstock.client.scan",
+    "ScanBuilder": "penstock.client.scan_builder",
+    "ScanSource": "penstock.client.scan_request",
+    "Schema": "penstock.model.schema",
+    "Table": "penstock.client.table",
+    "TableBucket": "penstock.model.bucket",
+    "TableInfo": "penstock.model.table",
+    "WriteResult": "penstock.model.calls",
+    "Writer": "penstock.client.writer",
+    "col": "penstock.model.filter",
+    "connect": "penstock.client.connection",
+}
+_ROOMS = ("errors",)
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "AggFunction",
+    "ChangeStream",
+    "Connection",
+    "MergeEngine",
+    "Offsets",
+    "PageScanner",
+    "PenstockError",
+    "Scan",
+    "ScanBuilder",
+    "ScanSource",
+    "Schema",
+    "Table",
+    "TableBucket",
+    "TableInfo",
+    "WriteResult",
+    "Writer",
+    "col",
+    "connect",
+    "errors",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"penstock.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -10,6 +10,7 @@ from penstock.model.change import OFFSET_MAX
 from penstock.model.table import TableInfo
 
 BucketName = TableBucket | int
+OffsetsByBucket = Mapping[TableBucket, int] | Mapping[int, int] | Mapping[BucketName, int]
 
 
 def resolve_bucket(info: TableInfo, bucket: BucketName) -> TableBucket:
@@ -51,7 +52,7 @@ def resolve_buckets(info: TableInfo, buckets: Iterable[BucketName]) -> tuple[Tab
     return found
 
 
-def resolve_offsets(info: TableInfo, offsets: Mapping[BucketName, int]) -> dict[TableBucket, int]:
+def resolve_offsets(info: TableInfo, offsets: OffsetsByBucket) -> dict[TableBucket, int]:
     """Return offsets by bucket.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -74,6 +74,10 @@ class ChangePull:
         """Read one more bucket."""
         assert bucket not in self._positions, "a bucket is read once"
         self._positions[bucket] = (start, end)
+
+    def keep(self, buckets: Collection[TableBucket]) -> None:
+        """Forget every other bucket."""
+        self._positions = {bucket: at for bucket, at in self._positions.items() if bucket in buckets}
 
     def move(self, page: ChangePage) -> None:
         """Stand after a page, which the caller has now received."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -41,7 +42,8 @@ class Scan(Iterator[pa.RecordBatch]):
         self._pin = pin
         self._positions = positions
         self._left = request.limit
-        self._closed = False
+        self._closed = threading.Event()
+        self._index = 0
         self._schema = request.schema(info)
         # The generator must not hold the scan, or its thread would keep a forgotten scan alive.
         steps = _steps(link, info, request, pin, tuple(positions))
@@ -105,6 +107,11 @@ class Scan(Iterator[pa.RecordBatch]):
         return {position.table_bucket(self._info.path): position.log_offset for position in self._positions}
 
     @property
+    def bucket(self) -> TableBucket:
+        """Return the bucket that the latest batch came from."""
+        return self._positions[self._index].table_bucket(self._info.path)
+
+    @property
     def resume_token(self) -> bytes:
         """Return bytes that name what was received so far; `conn.resume_scan` goes on after it."""
         return ScanToken(
@@ -119,16 +126,19 @@ class Scan(Iterator[pa.RecordBatch]):
 
     def __next__(self) -> pa.RecordBatch:
         while True:
-            if self._closed:
+            if self._closed.is_set():
                 raise ClosedError("the scan is closed; start another, or resume by token", table=self._info.path)
             try:
                 index, (batch, next_offset) = next(self._steps)
             except StopIteration:
+                if self._closed.is_set():
+                    continue
                 raise
             except BaseException:
                 # A generator that failed says it is at its end when asked again; a scan must not.
                 self.close()
                 raise
+            self._index = index
             self._positions[index] = replace(self._positions[index], next_offset=next_offset)
             if batch.num_rows:
                 self._left = None if self._left is None else self._left - batch.num_rows
@@ -157,8 +167,8 @@ class Scan(Iterator[pa.RecordBatch]):
 
     def close(self) -> None:
         """End the scan and let go of its cut; idempotent."""
-        if not self._closed:
-            self._closed = True
+        if not self._closed.is_set():
+            self._closed.set()
             self._steps.close()
             self._pin.release()
 
@@ -172,7 +182,7 @@ class Scan(Iterator[pa.RecordBatch]):
 
     def __repr__(self) -> str:
         left = sum(position.next_offset is not None for position in self._positions)
-        state = "closed" if self._closed else f"{left} of {len(self._positions)} buckets to read"
+        state = "closed" if self._closed.is_set() else f"{left} of {len(self._positions)} buckets to read"
         return f"<Scan of {self._info.path}, source {self._request.source}, {state}>"
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pyarrow.compute as pc
 
-from penstock.client.buckets import BucketName, resolve_buckets, resolve_offsets
+from penstock.client.buckets import BucketName, OffsetsByBucket, resolve_buckets, resolve_offsets
 from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.scan_request import ScanRequest, ScanSource, check_limit, compile_filter, project
@@ -70,7 +70,7 @@ class ScanBuilder:
         chosen = None if buckets is None else resolve_buckets(self._info, buckets)
         return self._with(replace(self._request, buckets=chosen))
 
-    def as_of(self, offsets: Mapping[BucketName, int] | None) -> ScanBuilder:
+    def as_of(self, offsets: OffsetsByBucket | None) -> ScanBuilder:
         """Read the table as it was at an offset of each bucket.
 
         Raises:

@@ -47,7 +47,7 @@ class WriteRequests:
             SchemaMismatchError: the data does not fit the table.
             UnsupportedError: the table has no primary key.
         """
-        self._require_key("upsert", "append")
+        self.require_key("upsert", "append")
         if agg_mode not in AGG_MODES:
             raise InvalidError(f"no such agg_mode; there are {', '.join(AGG_MODES)}", agg_mode=agg_mode)
         schema = self._info.schema
@@ -74,7 +74,7 @@ class WriteRequests:
             SchemaMismatchError: the keys do not fit the table.
             UnsupportedError: the table has no primary key.
         """
-        self._require_key("delete", None)
+        self.require_key("delete")
         schema = self._info.schema
         targets: tuple[str, ...] | None = None
         if columns is not None:
@@ -107,10 +107,15 @@ class WriteRequests:
             SchemaMismatchError: the data does not fit the table.
             UnsupportedError: the table has no primary key.
         """
-        self._require_key("apply_changes", "append")
+        self.require_key("apply_changes", "append")
         return self._call(Operation.APPLY, ingest_changes(changes, self._info.schema), owner=owner, attempt=attempt)
 
-    def _require_key(self, verb: str, instead: str | None) -> None:
+    def require_key(self, verb: str, instead: str | None = None) -> None:
+        """Refuse what only tables with a primary key offer.
+
+        Raises:
+            UnsupportedError: the table has none.
+        """
         if not self._info.schema.keyed:
             hint = "" if instead is None else f"; use {instead}"
             raise UnsupportedError(f"{verb} needs a table with a primary key{hint}", table=self._info.path)

@@ -1,0 +1,118 @@
+"""How a table's change streams are opened."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.client.buckets import BucketName, OffsetsByBucket, resolve_buckets
+from penstock.client.change_pull import ChangePull
+from penstock.client.change_range import EARLIEST, StartLike, decode_position, is_position, resolve_ends, resolve_starts
+from penstock.client.change_stream import ChangeStream, Patience, SnapshotPhase
+from penstock.client.link import Link
+from penstock.client.scan import Scan
+from penstock.client.scan_request import ScanRequest, ScanSource, project
+from penstock.errors import InvalidError
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import Images
+from penstock.model.change import RESERVED_NAMES
+from penstock.model.quantity import parse_duration_ms
+from penstock.model.table import TableInfo
+
+Timeout = str | timedelta | float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamRequest:
+    """What a change stream reads, as users say it."""
+
+    end: OffsetsByBucket | None = None
+    follow: bool = False
+    timeout: Timeout = None
+    columns: Iterable[str] | None = None
+    images: Images | str = Images.FULL
+    buckets: Iterable[BucketName] | None = None
+
+
+def open_changes(link: Link, info: TableInfo, start: StartLike, request: StreamRequest) -> ChangeStream:
+    """Open a stream of changes; a position inside a snapshot goes on with that snapshot.
+
+    Raises:
+        InvalidError: something is not understood, or of another table.
+        OffsetOutOfRangeError: the start is no longer kept, or not yet written.
+        TableNotFoundError: the table was dropped.
+    """
+    stored = decode_position(info, start).snapshot if is_position(start) else None
+    if stored is None:
+        return _open(link, info, start, request)
+    scan = Scan.resume(link, stored.token)
+    columns = _columns(info, request.columns) or tuple(info.schema.names)
+    if not set(columns) <= set(scan.schema.names):
+        scan.close()
+        raise InvalidError("the position was made with fewer columns; ask for the same", columns=scan.schema.names)
+    return _open(link, info, start, request, SnapshotPhase(scan, stored.cut_us))
+
+
+def open_snapshot_and_follow(link: Link, info: TableInfo, request: StreamRequest) -> ChangeStream:
+    """Open a stream of the present rows and every change after them; of a log table, everything.
+
+    Raises:
+        InvalidError: something is not understood.
+        TableNotFoundError: the table was dropped.
+    """
+    if not info.keyed:
+        return _open(link, info, EARLIEST, request)
+    buckets = None if request.buckets is None else resolve_buckets(info, request.buckets)
+    columns = _columns(info, request.columns)
+    scan = Scan.begin(link, info, ScanRequest(ScanSource.LIVE_KV, columns=columns, buckets=buckets))
+    return _open(link, info, scan.log_offsets, request, SnapshotPhase(scan, time.time_ns() // 1000))
+
+
+def _open(
+    link: Link, info: TableInfo, start: StartLike, request: StreamRequest, snapshot: SnapshotPhase | None = None
+) -> ChangeStream:
+    only: frozenset[TableBucket] | None = None
+    if request.buckets is not None:
+        only = frozenset(resolve_buckets(info, request.buckets))
+    known = link.retry.run(lambda: link.node.offsets(info.table_id))
+    if only is not None:
+        known = {bucket: offsets for bucket, offsets in known.items() if bucket in only}
+    starts = resolve_starts(link, info, start, known)
+    ends = resolve_ends(info, request.end, known, follow=request.follow)
+    pull = ChangePull(
+        link,
+        info,
+        {bucket: (starts[bucket], ends[bucket]) for bucket in known},
+        columns=_columns(info, request.columns),
+        images=_images(request.images),
+    )
+    # Only partitions bring new buckets; an end that was given is a cut, and names all that count.
+    births = request.follow and request.end is None and info.partitioned
+    return ChangeStream(
+        link, info, pull, Patience(request.follow, _timeout_ms(request.timeout), births, only), snapshot
+    )
+
+
+def _columns(info: TableInfo, columns: Iterable[str] | None) -> tuple[str, ...] | None:
+    # What a change adds is always there; naming it does no harm.
+    if columns is None or isinstance(columns, str):
+        return project(columns, info.schema)
+    return project([name for name in columns if name not in RESERVED_NAMES], info.schema)
+
+
+def _images(images: Images | str) -> Images:
+    if images not in list(Images):
+        raise InvalidError(f"images are one of {', '.join(Images)}", images=images)
+    return Images(images)
+
+
+def _timeout_ms(timeout: Timeout) -> int | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, str | timedelta):
+        return parse_duration_ms(timeout)
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < 1e9:
+        raise InvalidError("a timeout is a duration such as 5s, or a number of seconds", timeout=repr(timeout))
+    return round(timeout * 1000)

@@ -1,0 +1,233 @@
+"""A connection: to a directory that this process opens itself, or to a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.client.buckets import BucketName, resolve_bucket
+from penstock.client.link import Link
+from penstock.client.page_scanner import PageScanner
+from penstock.client.scan import Scan
+from penstock.client.scan_request import check_limit, compile_filter, project
+from penstock.client.table import Table
+from penstock.errors import InvalidError
+from penstock.model.aggregate import AggFunction
+from penstock.model.calls import OpenScan, ScannerInfo
+from penstock.model.merge_engine import MergeEngine
+from penstock.model.node import Node
+from penstock.model.quantity import parse_bytes
+from penstock.model.schema import Schema
+from penstock.model.spec import make_spec
+
+SCHEMES: Final = ("penstock://", "penstock+tls://")
+
+
+def connect(
+    target: str | os.PathLike[str],
+    *,
+    token: str | None = None,
+    tls: Mapping[str, str | Path] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Connection:
+    """Open a directory (created if absent, locked while open), or connect to a server by its URL.
+
+    `settings` are those of the node that a directory becomes, by their dotted names.
+
+    Raises:
+        DirectoryInUseError: another process, or this one, has the directory open; names the holder.
+        InvalidError: the target, a setting or an argument is not understood.
+        UnavailableError: no server answers there.
+        PermissionDeniedError: the server does not know the token.
+    """
+    name = os.fspath(target)
+    if not isinstance(name, str) or not name:
+        raise InvalidError("connect to a directory or a penstock:// url", target=repr(target))
+    if name.startswith(SCHEMES):
+        if settings is not None:
+            raise InvalidError("a server has its own settings; set them there", url=name)
+        return Connection(_remote(name, token, tls), name)
+    if "://" in name:
+        raise InvalidError(f"a server's url begins with {' or '.join(SCHEMES)}", url=name)
+    if token is not None or tls is not None:
+        raise InvalidError("token and tls go with a server's url", directory=name)
+    return Connection(_embedded(name, settings), name)
+
+
+def _remote(url: str, token: str | None, tls: Mapping[str, str | Path] | None) -> Node:
+    # Here, not above: who opens a directory needs no Flight.
+    from penstock.client.remote import RemoteNode  # noqa: PLC0415
+
+    return RemoteNode(url, token=token, tls=tls)
+
+
+def _embedded(directory: str, settings: Mapping[str, Any] | None) -> Node:
+    # Here, not above: who talks to a server needs neither engine nor RocksDB.
+    from penstock.engine.engine import Engine  # noqa: PLC0415
+    from penstock.engine.settings import Settings  # noqa: PLC0415
+
+    return Engine.open(directory, Settings.load(Path(directory) / "penstock.toml", overrides=settings))
+
+
+class Connection:
+    """The way to databases and tables. Thread-safe, cheap to share; a context manager that closes.
+
+    It belongs to the process that made it: after a fork, connect again.
+    """
+
+    def __init__(self, node: Node, name: str) -> None:
+        self._link = Link(node, name)
+
+    def create_database(self, name: str, if_not_exists: bool = False) -> None:
+        """Create a database.
+
+        Raises:
+            AlreadyExistsError: it is there.
+            InvalidError: the name is not allowed.
+        """
+        self._link.node.create_database(name, if_not_exists=if_not_exists)
+
+    def list_databases(self) -> list[str]:
+        """Return the names of all databases, sorted."""
+        return self._link.retry.run(self._link.node.list_databases)
+
+    def drop_database(self, name: str, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a database; with tables in it only if `cascade`.
+
+        Raises:
+            DatabaseNotFoundError: it is not there.
+            ConflictError: it has tables.
+        """
+        self._link.node.drop_database(name, cascade=cascade, if_exists=if_exists)
+
+    def create_table(
+        self,
+        path: str,
+        schema: Schema | str | pa.Schema,
+        *,
+        primary_key: Sequence[str] | str | None = None,
+        aggregates: Mapping[str, AggFunction | str] | None = None,
+        merge_engine: MergeEngine | str | None = None,
+        version_column: str | None = None,
+        buckets: int = 1,
+        bucket_key: Sequence[str] | str | None = None,
+        partitioned_by: Sequence[str] | str | None = None,
+        properties: Mapping[str, Any] | None = None,
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Create a table from a `penstock.Schema`, DDL or an Arrow schema; return its handle.
+
+        Raises:
+            AlreadyExistsError: there is a table of that name.
+            DatabaseNotFoundError: there is no such database.
+            InvalidError: something is not allowed; the message says what is.
+        """
+        spec = make_spec(
+            schema,
+            primary_key=primary_key,
+            aggregates=aggregates,
+            merge_engine=merge_engine,
+            version_column=version_column,
+            buckets=buckets,
+            bucket_key=bucket_key,
+            partitioned_by=partitioned_by,
+            properties=properties,
+        )
+        return Table(self._link, self._link.node.create_table(path, spec, if_not_exists=if_not_exists))
+
+    def table(self, path: str) -> Table:
+        """Return a handle to the table of that path, as it is now.
+
+        Raises:
+            DatabaseNotFoundError: there is no such database.
+            TableNotFoundError: there is no such table.
+        """
+        return Table(self._link, self._link.retry.run(lambda: self._link.node.table(path)))
+
+    def list_tables(self, database: str) -> list[str]:
+        """Return the names of a database's tables, sorted.
+
+        Raises:
+            DatabaseNotFoundError: there is no such database.
+        """
+        return self._link.retry.run(lambda: self._link.node.list_tables(database))
+
+    def drop_table(self, path: str, if_exists: bool = False) -> None:
+        """Drop a table with all its rows.
+
+        Raises:
+            DatabaseNotFoundError: there is no such database.
+            TableNotFoundError: there is no such table.
+        """
+        self._link.node.drop_table(path, if_exists=if_exists)
+
+    def resume_scan(self, token: bytes) -> Scan:
+        """Go on with the scan whose `resume_token` this is, at the same cut.
+
+        Raises:
+            InvalidError: the bytes are no resume token of a scan of this node.
+            OffsetOutOfRangeError: the cut can no longer be read.
+            TableNotFoundError: the table was dropped.
+        """
+        return Scan.resume(self._link, token)
+
+    def scanner(
+        self,
+        table: Table | str,
+        bucket: BucketName,
+        *,
+        page_bytes: int | str | None = None,
+        columns: Iterable[str] | None = None,
+        filter: str | pc.Expression | None = None,
+        limit: int | None = None,
+    ) -> PageScanner:
+        """Return a scanner of one bucket that is called page by page, and retries nothing.
+
+        Raises:
+            InvalidError: the request is wrong.
+            TableNotFoundError: there is no such table.
+        """
+        info = table.info if isinstance(table, Table) else self.table(table).info
+        call = OpenScan(
+            table_id=info.table_id,
+            schema_id=info.schema_id,
+            bucket=resolve_bucket(info, bucket),
+            columns=project(columns, info.schema),
+            filter=compile_filter(filter, info.schema),
+            limit=check_limit(limit),
+            page_bytes=None if page_bytes is None else parse_bytes(page_bytes),
+        )
+        return PageScanner(self._link, call)
+
+    def list_scanners(self) -> list[ScannerInfo]:
+        """Return the open scan sessions."""
+        return self._link.retry.run(self._link.node.list_scanners)
+
+    def kill_scanner(self, scanner_id: str) -> None:
+        """End somebody's scan session; who reads through a `Scan` goes on in another.
+
+        Raises:
+            UnknownOrExpiredScannerError: there is no such session.
+        """
+        self._link.node.kill_scanner(scanner_id)
+
+    def close(self) -> None:
+        """Close the connection; a directory is free again after that. Idempotent."""
+        self._link.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Connection to {self._link.name}{', closed' if self._link.closed else ''}>"

@@ -1,0 +1,86 @@
+"""Rows by key: many at once, one as a dict, or all that share the first key columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.client.arrow_source import ArrowSource
+from penstock.client.ingest import ingest_keys
+from penstock.client.link import Link
+from penstock.client.scan_request import project
+from penstock.errors import InvalidError, UnsupportedError
+from penstock.model.calls import LookupCall
+from penstock.model.table import TableInfo
+
+FOUND: Final = "_found"
+
+
+class Lookups:
+    """The lookups of one table handle. Thread-safe."""
+
+    def __init__(self, link: Link, info: TableInfo) -> None:
+        self._link = link
+        self._info = info
+
+    def lookup(self, keys: object, columns: Iterable[str] | None = None) -> pa.Table:
+        """Return one row for each key, in the order asked.
+
+        Raises:
+            InvalidError: a column is unknown.
+            SchemaMismatchError: the keys do not fit the table.
+            UnsupportedError: the table has no primary key.
+        """
+        self._require_key("lookup")
+        batch = ingest_keys(keys, self._info.schema)
+        call = self._call(batch, project(columns, self._info.schema))
+        return pa.Table.from_batches([self._link.retry.run(lambda: self._link.node.lookup(call)).batch])
+
+    def get(self, key: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the row of one key, None if there is none.
+
+        Raises:
+            SchemaMismatchError: the key does not fit the table.
+            UnsupportedError: the table has no primary key.
+        """
+        self._require_key("get")
+        if key.keys() != set(self._info.primary_key):
+            raise InvalidError("get takes every key column and no other", primary_key=list(self._info.primary_key))
+        row: dict[str, Any] = self.lookup([key]).to_pylist()[0]
+        return row if row.pop(FOUND) else None
+
+    def prefix_lookup(self, prefix: dict[str, Any], columns: Iterable[str] | None = None) -> pa.Table:
+        """Return the live rows whose first key columns have these values.
+
+        Raises:
+            InvalidError: the columns are not the first of the key.
+            SchemaMismatchError: a value does not fit.
+            UnsupportedError: the table has no primary key.
+        """
+        self._require_key("prefix_lookup")
+        names = self._info.primary_key[: len(prefix)]
+        if not prefix or prefix.keys() != set(names):
+            raise InvalidError(
+                "prefix_lookup takes the first key columns",
+                primary_key=list(self._info.primary_key),
+                given=list(prefix),
+            )
+        source = ArrowSource.of([prefix])
+        fields = [self._info.schema.arrow_schema.field(name) for name in names]
+        arrays = [source.column(field) for field in fields]
+        for name, array in zip(names, arrays, strict=True):
+            if array.null_count:
+                raise InvalidError("a key column is never null", column=name)
+        call = self._call(
+            pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), project(columns, self._info.schema)
+        )
+        return pa.Table.from_batches([self._link.retry.run(lambda: self._link.node.prefix_lookup(call)).batch])
+
+    def _require_key(self, verb: str) -> None:
+        if not self._info.keyed:
+            raise UnsupportedError(f"{verb} needs a table with a primary key; scan the log", table=self._info.path)
+
+    def _call(self, keys: pa.RecordBatch, columns: tuple[str, ...] | None) -> LookupCall:
+        return LookupCall(self._info.table_id, self._info.schema_id, keys, columns)

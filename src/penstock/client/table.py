@@ -1,0 +1,339 @@
+"""A table as users hold it: a handle that knows the columns of the moment it was opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.client.buckets import BucketName, OffsetsByBucket
+from penstock.client.change_range import EARLIEST, StartLike, is_position
+from penstock.client.change_stream import ChangeStream
+from penstock.client.change_streams import StreamRequest, Timeout, open_changes, open_snapshot_and_follow
+from penstock.client.cut_pin import CutPin
+from penstock.client.link import Link
+from penstock.client.lookups import Lookups
+from penstock.client.scan import Scan
+from penstock.client.scan_builder import ScanBuilder
+from penstock.client.scan_request import ScanSource, compile_filter
+from penstock.client.write_requests import WriteRequests
+from penstock.client.writer import Writer
+from penstock.errors import InvalidError
+from penstock.model.aggregate import AggFunction
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import Images, Offsets, TableStats, WriteCall, WriteResult
+from penstock.model.table import TableInfo
+from penstock.model.type_words import parse_type
+
+
+class Table:
+    """A handle to one table. Thread-safe, cheap to share.
+
+    It names the table by id, so it never reaches another table of the same name; and it knows the
+    columns of the moment it was opened, so a column added since keeps its values under its upserts.
+    """
+
+    def __init__(self, link: Link, info: TableInfo) -> None:
+        self._link = link
+        self._info = info
+        self._requests = WriteRequests(info)
+        self._lookups = Lookups(link, info)
+
+    @property
+    def info(self) -> TableInfo:
+        """Return the table as this handle knows it."""
+        return self._info
+
+    @property
+    def path(self) -> str:
+        """Return the table's path: database and name."""
+        return self._info.path
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the table's columns as an Arrow schema."""
+        return self._info.schema.arrow_schema
+
+    def upsert(
+        self,
+        data: object,
+        columns: Iterable[str] | None = None,
+        agg_mode: str = "accumulate",
+        owner: bytes | None = None,
+    ) -> WriteResult:
+        """Insert or replace rows by key; with `columns=` write only those. Return when durable and visible.
+
+        Raises:
+            SchemaMismatchError: the data does not fit; names column and row. Nothing was written.
+            InvalidError: the request is wrong. Nothing was written.
+            UnsupportedError: the table has no primary key.
+            UnavailableError: not now; the same call may succeed later.
+        """
+        return self._write(self._requests.upsert(data, columns, agg_mode, owner))
+
+    def delete(self, keys: object, columns: Iterable[str] | None = None, owner: bytes | None = None) -> WriteResult:
+        """Delete the rows of these keys; with `columns=` null those, and delete a row when none is left.
+
+        Raises:
+            SchemaMismatchError: the keys do not fit; names column and row. Nothing was written.
+            DeleteDisabledError: the table allows no deletes.
+            UnsupportedError: the table has no primary key.
+            UnavailableError: not now; the same call may succeed later.
+        """
+        return self._write(self._requests.delete(keys, columns, owner))
+
+    def append(self, data: object, owner: bytes | None = None) -> WriteResult:
+        """Append rows to a log table. Return when durable and visible.
+
+        Raises:
+            SchemaMismatchError: the data does not fit; names column and row. Nothing was written.
+            UnsupportedError: the table has a primary key.
+            UnavailableError: not now; the same call may succeed later.
+        """
+        return self._write(self._requests.append(data, owner))
+
+    def apply_changes(self, changes: object, owner: bytes | None = None) -> WriteResult:
+        """Apply rows that say in `_change_type` what they do, as a changelog emits them.
+
+        Raises:
+            SchemaMismatchError: the changes do not fit; names column and row. Nothing was written.
+            InvalidError: a change type is unknown. Nothing was written.
+            UnsupportedError: the table has no primary key.
+            UnavailableError: not now; the same call may succeed later.
+        """
+        return self._write(self._requests.apply_changes(changes, owner))
+
+    def delete_where(self, filter: str | pc.Expression) -> WriteResult:
+        """Delete the rows that match, as of one cut; in the changelog like any delete.
+
+        Raises:
+            InvalidError: the filter is not understood.
+            DeleteDisabledError: the table allows no deletes.
+            UnavailableError: not now; the same call may succeed later.
+        """
+        self._requests.require_key("delete_where")
+        compiled = compile_filter(filter, self._info.schema)
+        if compiled is None:
+            raise InvalidError("delete_where needs a filter; truncate deletes all rows", table=self.path)
+        with self._link.identities.borrow() as who:
+            return self._link.retry.run(
+                lambda: self._link.node.delete_where(self._info.table_id, compiled, who.writer_id, who.sequence)
+            )
+
+    def truncate(self) -> WriteResult:
+        """Delete all rows; in the changelog like any delete.
+
+        Raises:
+            DeleteDisabledError: the table allows no deletes.
+            UnavailableError: not now; the same call may succeed later.
+        """
+        return self._link.retry.run(lambda: self._link.node.truncate(self._info.table_id))
+
+    def writer(
+        self,
+        *,
+        batch_rows: int = 10_000,
+        batch_bytes: int | str = "4MB",
+        linger_ms: int = 10,
+        owner: bytes | None = None,
+    ) -> Writer:
+        """Open a pipelined writer: it sends a batch when that is full, or `linger_ms` old.
+
+        Raises:
+            InvalidError: a bound is not positive.
+        """
+        return Writer(
+            self._link, self._info, batch_rows=batch_rows, batch_bytes=batch_bytes, linger_ms=linger_ms, owner=owner
+        )
+
+    def new_scan(self) -> ScanBuilder:
+        """Begin to say what to scan."""
+        return ScanBuilder(self._link, self._info)
+
+    def scan(
+        self,
+        columns: Iterable[str] | None = None,
+        filter: str | pc.Expression | None = None,
+        limit: int | None = None,
+        as_of: OffsetsByBucket | None = None,
+        source: ScanSource | str = ScanSource.LIVE_KV,
+        *,
+        buckets: Iterable[BucketName] | None = None,
+        lease: object | None = None,
+    ) -> Scan:
+        """Scan the table at one cut: the present one, or `as_of`. The live rows of a log table are its log.
+
+        Raises:
+            InvalidError: the request is wrong.
+            OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
+            TableNotFoundError: the table was dropped.
+        """
+        builder = self.new_scan()
+        if self._info.keyed or source != ScanSource.LIVE_KV:
+            builder = builder.with_source(source)
+        builder = builder.select(columns).filter(filter).limit(limit).buckets(buckets).as_of(as_of)
+        return builder.lease(lease).execute()
+
+    def cut(self) -> dict[TableBucket, int]:
+        """Return the present cut: one offset for each bucket, all of one moment.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+        """
+        pin = CutPin.take(self._link, self._info.table_id)
+        pin.release()
+        return dict(pin.offsets)
+
+    def changes(
+        self,
+        start: StartLike = EARLIEST,
+        end: OffsetsByBucket | None = None,
+        follow: bool = False,
+        timeout: Timeout = None,
+        columns: Iterable[str] | None = None,
+        *,
+        images: Images | str = Images.FULL,
+        buckets: Iterable[BucketName] | None = None,
+    ) -> ChangeStream:
+        """Stream changes from `start` to `end` or the present end; with `follow` also those to come.
+
+        A following stream ends when no change came for `timeout`.
+
+        Raises:
+            InvalidError: the request is wrong.
+            OffsetOutOfRangeError: the start is no longer kept, or not yet written.
+            TableNotFoundError: the table was dropped.
+        """
+        request = StreamRequest(
+            end=end, follow=follow, timeout=timeout, columns=columns, images=images, buckets=buckets
+        )
+        return open_changes(self._link, self._info, start, request)
+
+    def snapshot_and_follow(
+        self,
+        start: str | None = None,
+        end: OffsetsByBucket | None = None,
+        follow: bool = True,
+        timeout: Timeout = None,
+        columns: Iterable[str] | None = None,
+        *,
+        images: Images | str = Images.FULL,
+        buckets: Iterable[BucketName] | None = None,
+    ) -> ChangeStream:
+        """Stream the present rows as +I, then every change after exactly that cut.
+
+        `start` is a stored position of such a stream, which goes on there.
+
+        Raises:
+            InvalidError: the request is wrong.
+            OffsetOutOfRangeError: what the position names is no longer kept.
+            TableNotFoundError: the table was dropped.
+        """
+        request = StreamRequest(
+            end=end, follow=follow, timeout=timeout, columns=columns, images=images, buckets=buckets
+        )
+        if start is None:
+            return open_snapshot_and_follow(self._link, self._info, request)
+        if not is_position(start):
+            raise InvalidError("snapshot_and_follow starts with a snapshot, or goes on at a position", start=start)
+        return open_changes(self._link, self._info, start, request)
+
+    def offsets(self) -> dict[TableBucket, Offsets]:
+        """Return for each bucket the oldest change that is kept, and the next to come.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+        """
+        return self._link.retry.run(lambda: self._link.node.offsets(self._info.table_id))
+
+    def lookup(self, keys: object, columns: Iterable[str] | None = None) -> pa.Table:
+        """Return one row for each key in the order asked; `_found` is false and the rest null where absent.
+
+        Raises:
+            InvalidError: a column is unknown.
+            SchemaMismatchError: the keys do not fit the table.
+            UnsupportedError: the table has no primary key.
+        """
+        return self._lookups.lookup(keys, columns)
+
+    def get(self, **key: Any) -> dict[str, Any] | None:
+        """Return the row of one key as a dict, None if there is none: `t.get(id=1)`.
+
+        Raises:
+            InvalidError: not every key column was given, or another one.
+            SchemaMismatchError: a value does not fit.
+            UnsupportedError: the table has no primary key.
+        """
+        return self._lookups.get(key)
+
+    def prefix_lookup(self, **prefix: Any) -> pa.Table:
+        """Return the live rows whose first key columns have these values: `t.prefix_lookup(city="Ulm")`.
+
+        Raises:
+            InvalidError: the columns are not the first of the key.
+            SchemaMismatchError: a value does not fit.
+            UnsupportedError: the table has no primary key.
+        """
+        return self._lookups.prefix_lookup(prefix)
+
+    def stats(self) -> TableStats:
+        """Return the table's state: rows, bytes, each bucket, what background work did.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+        """
+        return self._link.retry.run(lambda: self._link.node.stats(self._info.table_id))
+
+    def add_column(self, name: str, type: pa.DataType | str, agg: AggFunction | str | None = None) -> Table:
+        """Add a nullable column; return a handle that knows it. This handle does not.
+
+        Raises:
+            AlreadyExistsError: there is a column of that name.
+            InvalidError: name or type is not allowed.
+        """
+        function = None if agg is None else AggFunction.parse(agg)
+        kept = parse_type(type, name)
+        return Table(self._link, self._link.node.add_column(self._info.table_id, name, kept, function))
+
+    def list_partitions(self) -> list[str]:
+        """Return the names of the partitions, sorted.
+
+        Raises:
+            UnsupportedError: the table is not partitioned.
+        """
+        return self._link.retry.run(lambda: self._link.node.list_partitions(self._info.table_id))
+
+    def create_partition(self, values: Mapping[str, object], if_not_exists: bool = False) -> str:
+        """Create the partition with these values; return its name.
+
+        Raises:
+            AlreadyExistsError: it is there.
+            InvalidError: the values are not those of the partition columns.
+            LimitError: there are as many partitions as the table allows.
+            UnsupportedError: the table is not partitioned.
+        """
+        return self._link.node.create_partition(self._info.table_id, values, if_not_exists=if_not_exists)
+
+    def drop_partition(self, values: Mapping[str, object], if_exists: bool = False) -> None:
+        """Drop the partition with these values, and its rows.
+
+        Raises:
+            PartitionNotFoundError: it is not there.
+            InvalidError: the values are not those of the partition columns.
+            UnsupportedError: the table is not partitioned.
+        """
+        self._link.node.drop_partition(self._info.table_id, values, if_exists=if_exists)
+
+    def __repr__(self) -> str:
+        key = f", primary key ({', '.join(self._info.primary_key)})" if self._info.keyed else ", log table"
+        return f"<Table {self.path}{key}, {len(self._info.schema.columns)} columns, {self._info.buckets} buckets>"
+
+    def _write(self, call: WriteCall) -> WriteResult:
+        if call.batch.num_rows == 0:
+            return WriteResult(0, 0, 0)
+        with self._link.identities.borrow() as who:
+            sent = replace(call, writer_id=who.writer_id, sequence=who.sequence)
+            return self._link.retry.run(lambda: self._link.node.write(sent))
