@@ -1,0 +1,310 @@
+"""The key index on RocksDB: one instance per data directory, shared by all its buckets.
+
+Invariants
+- RocksDB's write-ahead log is off. It flushes memtables in the order of writes and a write batch lies
+  in one memtable, so what survives a crash is a prefix of the write batches.
+- The applied offset is in the last write batch of its call: if it survived, so did the call's keys.
+- Only this file imports rocksdict, and RocksDB does its own file access: the one exception to the
+  `Disk` seam. Nothing here is the only copy of anything; damage is an error here and a rebuild above.
+- A write that RocksDB would stall is refused by it and repeated after a flush, because rocksdict's
+  writes hold the GIL, its flushes do not.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import compress, islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import rocksdict
+
+from penstock.errors import (
+    ClosedError,
+    CorruptionError,
+    DirectoryInUseError,
+    DiskFullError,
+    UnavailableError,
+    UnsupportedError,
+)
+from penstock.index.key_index import Offsets
+from penstock.index.rocks_format import (
+    FORMAT_VERSION,
+    VERSION_KEY,
+    applied_key,
+    decode_offsets,
+    decode_version,
+    encode_offsets,
+    encode_version,
+    first_key,
+    key_after,
+    plain_keys,
+    stored_keys,
+)
+from penstock.index.rocks_settings import RocksIndexSettings
+from penstock.model.bucket import BucketId
+from penstock.model.change import NO_OFFSET
+
+_SCAN_CHUNK_KEYS: Final = 2_000
+"""A scan in one piece would hold the GIL from its first to its last key."""
+
+_LEVEL0_FILES_SLOWDOWN: Final = 400
+_LEVEL0_FILES_STOP: Final = 800
+_MEMTABLE_BLOOM_RATIO: Final = 0.02
+_DATA_BLOCK_HASH_RATIO: Final = 0.75
+_LEVEL1_BYTES: Final = 64 << 20
+_FILE_BYTES: Final = 64 << 20
+
+_WRITE_STALLED: Final = "Write stall"
+_NOT_DAMAGE: Final = (
+    ("LOCK:", DirectoryInUseError, "another holder has the index open; close it first"),
+    ("No space left on device", DiskFullError, "no space left for the index; free some and try again"),
+    ("Too many open files", UnavailableError, "the process may open no more files; raise its limit"),
+    ("Permission denied", UnavailableError, "the index directory may not be used; grant access to it"),
+)
+
+
+class RocksKeyIndex:
+    """Primary key to offset in RocksDB. Thread-safe; readers do not wait for each other."""
+
+    def __init__(self, path: str | Path, settings: RocksIndexSettings | None = None) -> None:
+        """Open the index in the directory `path`, or make an empty one.
+
+        Raises:
+            CorruptionError: what is stored is damaged; `destroy` it and rebuild.
+            UnsupportedError: a newer Penstock wrote it.
+            DirectoryInUseError: it is open elsewhere.
+            UnavailableError: the directory cannot be used now.
+
+        """
+        self._path = Path(path)
+        self._settings = settings or RocksIndexSettings()
+        self._changed = threading.Condition()
+        self._calls = 0
+        self._closed = False
+        options = _options(self._settings)
+        with _mapped(self._path):
+            # Without column families rocksdict takes the stored options of a reopened store, and its own small cache.
+            self._db = rocksdict.Rdict(str(self._path), options, column_families={"default": options})
+            self._db.set_write_options(_write_options())
+        try:
+            self._check_version()
+        except BaseException:
+            self.close()
+            raise
+
+    def get_many(self, bucket: BucketId, keys: pa.BinaryArray) -> Offsets:
+        """Return the offset of each key's live row, -1 where there is none."""
+        stored = stored_keys(bucket, keys)
+        chunk = self._settings.get_chunk_keys
+        values: list[Any] = []
+        with self._call() as db:
+            for start in range(0, len(stored), chunk):
+                values += _get(db, stored[start : start + chunk])
+        return decode_offsets(values)
+
+    def apply(self, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
+        """Point each key at its offset, or remove it where the offset is -1, in chunks."""
+        assert len(keys) == len(offsets)
+        stored = stored_keys(bucket, keys)
+        mark = (applied_key(bucket), encode_offsets(np.array([applied]))[0])
+        chunk = self._settings.apply_chunk_keys
+        with self._call() as db:
+            for start in range(0, max(len(stored), 1), chunk):
+                end = start + chunk
+                last = end >= len(stored)
+                while not _written(db, _batch(stored[start:end], offsets[start:end], mark if last else None)):
+                    db.flush()
+
+    def applied(self, bucket: BucketId) -> int:
+        """Return the applied offset of the bucket; 0 if it was never set."""
+        with self._call() as db:
+            value = db.get(applied_key(bucket))
+        return 0 if value is None else int(decode_offsets([value])[0])
+
+    def prefix(self, bucket: BucketId, prefix: bytes, limit: int | None = None) -> tuple[pa.BinaryArray, Offsets]:
+        """Return the keys that start with `prefix`, in key order, and their offsets."""
+        with self._call() as db:
+            found = _scan(db, first_key(bucket, prefix), limit)
+        return plain_keys([key for key, _ in found]), decode_offsets([value for _, value in found])
+
+    def flush(self) -> None:
+        """Make everything applied durable."""
+        with self._call() as db:
+            db.flush()
+
+    def drop(self, bucket: BucketId) -> None:
+        """Forget the bucket: its keys and its applied offset, in one write batch."""
+        first = first_key(bucket)
+        with self._call() as db:
+            while True:
+                batch = rocksdict.WriteBatch(raw_mode=True)
+                batch.delete_range(first, key_after(first))
+                batch.delete(applied_key(bucket))
+                if _written(db, batch):
+                    return
+                db.flush()
+
+    def close(self) -> None:
+        """Wait for calls under way, then release everything; idempotent."""
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.wait_for(lambda: self._calls == 0)
+        # RocksDB flushes on close and may fail to; that is no news, durability comes from `flush`.
+        with suppress(Exception):
+            self._db.close()
+
+    @staticmethod
+    def destroy(path: str | Path) -> None:
+        """Remove the index in `path`, whatever state it is in; it must not be open."""
+        if Path(path).exists():
+            shutil.rmtree(path)
+
+    @contextmanager
+    def _call(self) -> Iterator[rocksdict.Rdict]:
+        # rocksdict cannot close a store that a thread is reading, so `close` waits for every call.
+        with self._changed:
+            if self._closed:
+                raise ClosedError("the index is closed; open it again", path=self._path)
+            self._calls += 1
+        try:
+            with _mapped(self._path):
+                yield self._db
+        finally:
+            with self._changed:
+                self._calls -= 1
+                self._changed.notify_all()
+
+    def _check_version(self) -> None:
+        with self._call() as db:
+            stored: bytes | None = db.get(VERSION_KEY)
+            if stored is None:
+                if _scan(db, b"", 1):
+                    raise CorruptionError("the index has keys but no format version; rebuild it", path=self._path)
+                # Durable before any key is, so that keys without a version can only mean damage.
+                db.put(VERSION_KEY, encode_version(FORMAT_VERSION))
+                db.flush()
+                return
+        version = decode_version(stored)
+        if version > FORMAT_VERSION:
+            raise UnsupportedError(
+                "a newer penstock wrote this index; upgrade, or remove it to have it rebuilt",
+                path=self._path,
+                version=version,
+                supported=FORMAT_VERSION,
+            )
+
+
+def _options(settings: RocksIndexSettings) -> rocksdict.Options:
+    table = rocksdict.BlockBasedOptions()
+    table.set_block_cache(rocksdict.Cache(settings.block_cache_bytes))
+    table.set_block_size(settings.block_bytes)
+    table.set_bloom_filter(settings.bloom_bits_per_key, False)
+    table.set_format_version(5)
+    table.set_data_block_index_type(rocksdict.DataBlockIndexType.binary_and_hash())
+    table.set_data_block_hash_ratio(_DATA_BLOCK_HASH_RATIO)
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(table)
+    options.set_compression_type(rocksdict.DBCompressionType.none())
+    options.set_write_buffer_size(settings.memtable_bytes)
+    options.set_max_write_buffer_number(settings.memtables_max)
+    options.set_memtable_prefix_bloom_ratio(_MEMTABLE_BLOOM_RATIO)
+    options.set_memtable_whole_key_filtering(True)
+    options.set_level_zero_slowdown_writes_trigger(_LEVEL0_FILES_SLOWDOWN)
+    options.set_level_zero_stop_writes_trigger(_LEVEL0_FILES_STOP)
+    options.set_soft_pending_compaction_bytes_limit(0)
+    options.set_hard_pending_compaction_bytes_limit(0)
+    options.set_max_bytes_for_level_base(_LEVEL1_BYTES)
+    options.set_target_file_size_base(_FILE_BYTES)
+    options.set_max_background_jobs(settings.background_jobs)
+    options.set_max_open_files(settings.open_files_max)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(1 << 20)
+    return options
+
+
+def _write_options() -> rocksdict.WriteOptions:
+    options = rocksdict.WriteOptions()
+    # A property, though rocksdict's stub calls it a method.
+    options.disable_wal = True  # type: ignore[method-assign,assignment]
+    options.no_slowdown = True
+    return options
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # rocksdict raises plain Exception for everything that RocksDB reports; other types are not its own.
+        if type(error) is not Exception:
+            raise
+        reason = str(error)
+        for mark, kind, message in _NOT_DAMAGE:
+            if mark in reason:
+                raise kind(message, path=path) from error
+        raise CorruptionError("the index is damaged; rebuild it", path=path, reason=reason) from error
+
+
+def _written(db: rocksdict.Rdict, batch: rocksdict.WriteBatch) -> bool:
+    try:
+        db.write(batch)
+    except Exception as error:
+        if _WRITE_STALLED in str(error):
+            return False
+        raise
+    return True
+
+
+def _get(db: rocksdict.Rdict, stored: list[Any]) -> list[Any]:
+    # rocksdict answers a list with a list, which its stub does not say.
+    values = db.get(stored)
+    assert isinstance(values, list)
+    return values
+
+
+def _batch(stored: list[bytes], offsets: Offsets, mark: tuple[bytes, bytes] | None) -> rocksdict.WriteBatch:
+    batch = rocksdict.WriteBatch(raw_mode=True)
+    values = encode_offsets(offsets)
+    live = offsets != NO_OFFSET
+    if live.all():
+        deque(map(batch.put, stored, values), maxlen=0)
+    else:
+        deque(map(batch.put, compress(stored, live), compress(values, live)), maxlen=0)
+        deque(map(batch.delete, compress(stored, ~live)), maxlen=0)
+    if mark is not None:
+        batch.put(*mark)
+    return batch
+
+
+def _scan(db: rocksdict.Rdict, first: bytes, limit: int | None) -> list[tuple[Any, Any]]:
+    bounds = rocksdict.ReadOptions()
+    if first:
+        bounds.set_iterate_upper_bound(key_after(first))
+    items, probe = db.items(from_key=first, read_opt=bounds), db.iter(bounds)
+    found: list[tuple[Any, Any]] = []
+    try:
+        while limit is None or len(found) < limit:
+            wanted = _SCAN_CHUNK_KEYS if limit is None else min(_SCAN_CHUNK_KEYS, limit - len(found))
+            chunk = list(islice(items, wanted))
+            found += chunk
+            if len(chunk) < wanted:
+                # rocksdict's iteration takes a damaged block for the end; only a bare iterator tells.
+                probe.seek(found[-1][0] if found else first)
+                if found:
+                    probe.next()
+                probe.status()
+                break
+    finally:
+        # An iterator kept alive by an error's traceback would keep the store open after `close`.
+        del items, probe
+    return found

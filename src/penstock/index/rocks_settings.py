@@ -1,0 +1,49 @@
+"""What can be set about the RocksDB index. The defaults were measured: docs/internals/key-index.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.errors import InvalidError
+
+_KIB: Final = 1 << 10
+_MIB: Final = 1 << 20
+_GIB: Final = 1 << 30
+
+_RANGES: Final = {
+    "memtable_bytes": (64 * _KIB, _GIB),
+    "memtables_max": (2, 64),
+    "block_cache_bytes": (_MIB, 1024 * _GIB),
+    "block_bytes": (_KIB, _MIB),
+    "bloom_bits_per_key": (1, 32),
+    "open_files_max": (64, 1 << 20),
+    "background_jobs": (1, 64),
+    "apply_chunk_keys": (1, 100_000),
+    "get_chunk_keys": (1, 100_000),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RocksIndexSettings:
+    """Sizes of one RocksDB instance; memory is about memtable_bytes * memtables_max + block_cache_bytes.
+
+    Bloom filters and block indexes of open files come on top, 1.3 bytes a key: kept in the block
+    cache they would be evicted by data blocks, and a filter is larger than a shard of the cache.
+    """
+
+    memtable_bytes: int = 16 * _MIB
+    memtables_max: int = 8
+    block_cache_bytes: int = 128 * _MIB
+    block_bytes: int = 8 * _KIB
+    bloom_bits_per_key: int = 10
+    open_files_max: int = 512
+    background_jobs: int = 2
+    apply_chunk_keys: int = 2_000
+    get_chunk_keys: int = 1_000
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InvalidError("index setting is out of range", setting=name, value=value, low=low, high=high)
