@@ -28,8 +28,10 @@ def cut_connections(port: int, peers: set[str] | None = None) -> int:
     cut = 0
     for connection in _sockets():
         with connection, suppress(OSError):
-            if connection.getsockname()[1] == port and (wanted is None or connection.getpeername()[:2] in wanted):
-                connection.getpeername()
+            host, peer_port = connection.getpeername()[:2]
+            # An IPv6 socket that also serves IPv4 shows such a peer as a mapped address.
+            peer = (host.removeprefix("::ffff:"), peer_port)
+            if connection.getsockname()[1] == port and (wanted is None or peer in wanted):
                 connection.shutdown(socket.SHUT_RDWR)
                 cut += 1
     return cut

@@ -177,8 +177,8 @@ class Server:
 
     def _cut_overdue(self) -> None:
         peers = self.gate.overdue()
-        if peers:
-            cut = cut_connections(self.port, peers)
+        cut = cut_connections(self.port, peers) if peers else 0
+        if cut:
             _log.warning("connections were cut: replies unread, or streams held idle connections=%d", cut)
 
     def _set_gauges(self) -> None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
 
 from penstock.errors import InvalidError
-from penstock.model.quantity import parse_bytes
-
-REQUEST_MAX_BYTES: Final = "request.max-bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +37,3 @@ class ServerSettings:
         for setting in fields(self):
             if getattr(self, setting.name) <= 0:
                 raise InvalidError("a server's limits are positive", setting=setting.name)
-
-    @classmethod
-    def read(cls, settings: Mapping[str, Any]) -> ServerSettings:
-        """Return the limits that settings, as users write them, name; the rest is by default.
-
-        Raises:
-            InvalidError: a value is no size.
-        """
-        if REQUEST_MAX_BYTES not in settings:
-            return cls()
-        return cls(request_bytes_max=parse_bytes(settings[REQUEST_MAX_BYTES]))

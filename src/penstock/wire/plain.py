@@ -60,4 +60,5 @@ def _unfold(column: pa.Array, type_: pa.DataType) -> pa.Array:
     try:
         return column if column.type == type_ else column.cast(type_)
     except pa.ArrowException as error:
-        raise SchemaMismatchError("the column cannot be sent; cast it to a plain type", type=str(column.type)) from error
+        type_name = str(column.type)
+        raise SchemaMismatchError("the column cannot be sent; cast it to a plain type", type=type_name) from error

@@ -1,0 +1,76 @@
+"""`python -m penstock.server`: a server as a process, in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.errors import PenstockError
+from penstock.server.serve import serve
+from penstock.server.server import Server
+
+PORT: Final = 9123
+HTTP_PORT: Final = 9124
+
+
+def run(server: Server, stop: threading.Event) -> int:
+    """Say that the server is ready, serve until told to stop, then drain; return the exit code."""
+    sys.stdout.write(f"penstock ready url={server.url} http={server.http_url}\n")
+    sys.stdout.flush()
+    stop.wait()
+    if not server.close():
+        # A call that does not end holds a thread that would hold the process; its work is safe to lose.
+        logging.shutdown()
+        os._exit(0)
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a server until SIGTERM or SIGINT; return the exit code."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        server = serve(
+            options.data,
+            host=options.host,
+            port=options.port,
+            http_port=options.http_port,
+            token_file=options.token_file,
+            tls_cert=options.tls_cert,
+            tls_key=options.tls_key,
+            tls_ca=options.tls_ca,
+            insecure=options.insecure,
+            settings=dict(pair.split("=", 1) for pair in options.set),
+        )
+    except PenstockError as error:
+        sys.stderr.write(f"penstock: {error}\n")
+        return 1
+    return run(server, stop)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m penstock.server", description="Serve a data directory.")
+    parser.add_argument("--data", required=True, help="the data directory; created if absent")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=PORT, help="for calls; 0 takes a free one")
+    parser.add_argument("--http-port", type=int, default=HTTP_PORT, help="for /metrics and /health; 0 takes a free one")
+    parser.add_argument("--token-file", help="lines of name:sha256hex; callers then need a token")
+    parser.add_argument("--tls-cert", help="the server's certificate, PEM")
+    parser.add_argument("--tls-key", help="its key, PEM")
+    parser.add_argument("--tls-ca", help="who signs client certificates, PEM; callers then need one")
+    parser.add_argument("--insecure", action="store_true", help="listen beyond loopback without asking who calls")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, by dotted name")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""A server over a data directory, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.engine.engine import Engine
+from penstock.engine.settings import Settings
+from penstock.server.server import Listen, Server
+from penstock.server.settings import ServerSettings
+
+
+def serve(
+    directory: str | Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    http_port: int | None = 0,
+    token_file: str | Path | None = None,
+    tls_cert: str | Path | None = None,
+    tls_key: str | Path | None = None,
+    tls_ca: str | Path | None = None,
+    insecure: bool = False,
+    settings: Settings | Mapping[str, Any] | None = None,
+) -> Server:
+    """Open a data directory and serve it; port 0 takes a free one, no HTTP port means no HTTP.
+
+    Raises:
+        InvalidError: a setting or certificate does not fit, or nobody would be asked who they are.
+        DirectoryInUseError: another process holds the directory.
+        UnavailableError: a port is taken.
+    """
+    # Before the directory is touched: what cannot be listened on need not be opened.
+    listen = Listen(
+        host=host,
+        port=port,
+        http_port=http_port,
+        token_file=token_file,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_ca=tls_ca,
+        insecure=insecure,
+    )
+    known = settings if isinstance(settings, Settings) else Settings.load(overrides=settings)
+    engine = Engine.open(directory, known)
+    try:
+        limits = ServerSettings(request_bytes_max=known.request_bytes_max)
+        return Server(engine, listen, settings=limits, metrics=engine.metrics)
+    except BaseException:
+        engine.close()
+        raise

@@ -1,0 +1,358 @@
+"""A server as its clients see it: calls, errors, who is let in, limits, and its end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from penstock.client.remote import RemoteNode
+from penstock.errors import (
+    AlreadyExistsError,
+    ClosedError,
+    InternalError,
+    InvalidError,
+    LimitError,
+    OverloadedError,
+    PermissionDeniedError,
+    TimedOutError,
+    UnavailableError,
+    UnknownOrExpiredScannerError,
+)
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import LookupCall, OpenScan, PullChanges
+from penstock.server.server import Listen, Server
+from penstock.server.settings import ServerSettings
+from penstock.server.tokens import hash_token, make_token
+from penstock.wire.calls import OPEN_SCANNER
+
+BUCKET = TableBucket("shop.orders", None, 0)
+Start = Callable[..., Server]
+Reach = Callable[..., RemoteNode]
+Make = Callable[..., Any]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    for _ in range(int(seconds * 100)):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("the condition did not come true in time")
+
+
+def pull_until_closed(remote: RemoteNode, pull: PullChanges) -> None:
+    with pytest.raises(ClosedError):
+        remote.pull_changes(pull)
+
+
+def test_calls_reach_the_node_and_answers_come_back(node: Any, start: Start, reach: Reach, make_write: Make) -> None:
+    remote = reach(start())
+    remote.create_database("shop")
+    result = remote.write(make_write(3))
+    page = remote.open_scanner(OpenScan(1, 0, BUCKET))
+    found = remote.lookup(LookupCall(1, 0, pa.record_batch({"id": [2]})))
+
+    assert remote.list_databases() == ["default", "shop"]
+    assert (result.rows, result.offsets) == (3, {BUCKET: (0, 3)})
+    assert (page.batch, page.has_more) == (node.batches[0], False)
+    assert found.offsets == {BUCKET: 1}
+
+
+def test_errors_of_the_node_arrive_as_themselves(start: Start, reach: Reach) -> None:
+    remote = reach(start())
+
+    with pytest.raises(AlreadyExistsError, match="the database exists database=default"):
+        remote.create_database("default")
+    with pytest.raises(UnknownOrExpiredScannerError):
+        remote.next_page("s-9", 1)
+
+
+def test_bug_of_the_node_is_logged_there_and_tells_the_client_nothing(
+    start: Start, reach: Reach, caplog: pytest.LogCaptureFixture
+) -> None:
+    remote = reach(start())
+
+    with caplog.at_level(logging.ERROR, "penstock"), pytest.raises(InternalError) as caught:
+        remote.drop_database("secret")
+
+    assert "secret" not in str(caught.value)
+    assert "a bug of the node: secret" in caplog.text
+    assert remote.list_databases() == ["default"]
+
+
+def test_many_threads_share_one_connection(node: Any, start: Start, reach: Reach, make_write: Make) -> None:
+    remote = reach(start())
+    threads = [threading.Thread(target=lambda: [remote.write(make_write(1)) for _ in range(20)]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(node.batches) == 160
+
+
+def test_tokens_give_a_principal_and_strangers_are_turned_away(
+    node: Any, start: Start, reach: Reach, tmp_path: Path
+) -> None:
+    token = make_token()
+    file = tmp_path / "tokens"
+    file.write_text(f"# people\nann:{hash_token(token)}\n")
+    server = start(token_file=file)
+
+    reach(server, token=token).list_databases()
+
+    assert node.principals == ["ann"]
+    for wrong in (None, "", make_token(), "x" * 5_000):
+        with pytest.raises(PermissionDeniedError, match="token"):
+            reach(server, token=wrong).list_databases()
+    assert node.principals == ["ann"]
+
+
+def test_tls_is_spoken_when_asked_for(start: Start, reach: Reach, certificates: Path) -> None:
+    server = start(tls_cert=certificates / "server.pem", tls_key=certificates / "server.key")
+
+    assert server.url.startswith("penstock+tls://")
+    assert reach(server, tls={"ca": certificates / "ca.pem"}).list_databases() == ["default"]
+    with pytest.raises(UnavailableError):
+        RemoteNode(server.url.replace("+tls", "")).list_databases()
+
+
+def test_client_certificate_gives_a_principal(node: Any, start: Start, reach: Reach, certificates: Path) -> None:
+    server = start(
+        tls_cert=certificates / "server.pem", tls_key=certificates / "server.key", tls_ca=certificates / "ca.pem"
+    )
+    files = {"ca": certificates / "ca.pem", "cert": certificates / "ann.pem", "key": certificates / "ann.key"}
+
+    reach(server, tls=files).list_databases()
+
+    assert node.principals == ["ann"]
+    with pytest.raises(UnavailableError):
+        reach(server, tls={"ca": certificates / "ca.pem"}).list_databases()
+
+
+def test_beyond_loopback_somebody_must_be_asked() -> None:
+    with pytest.raises(InvalidError, match="say insecure"):
+        Listen(host="0.0.0.0")
+    with pytest.raises(InvalidError, match="say insecure"):
+        Listen(host="192.0.2.1", tls_cert="c", tls_key="k")
+    allowed: list[dict[str, Any]] = [
+        {"insecure": True},
+        {"token_file": "t"},
+        {"tls_cert": "c", "tls_key": "k", "tls_ca": "a"},
+    ]
+    for options in allowed:
+        assert Listen(host="0.0.0.0", **options).host == "0.0.0.0"
+    for loopback in ("127.0.0.1", "localhost", "::1"):
+        assert Listen(host=loopback).host == loopback
+
+
+def test_taken_port_is_refused_although_grpc_would_share_it(start: Start) -> None:
+    server = start()
+
+    with pytest.raises(UnavailableError, match="choose another"):
+        start(port=server.port)
+
+
+def test_request_over_the_limit_is_refused_and_the_stream_goes_on(
+    node: Any, start: Start, reach: Reach, make_write: Make
+) -> None:
+    remote = reach(start(ServerSettings(request_bytes_max=100_000)))
+
+    with pytest.raises(LimitError, match="send smaller batches"):
+        remote.write(make_write(50_000))
+    assert remote.write(make_write(10)).rows == 10
+    assert len(node.batches) == 1
+
+
+def test_streams_over_the_limit_are_refused_and_the_others_served(node: Any, start: Start, reach: Reach) -> None:
+    server = start(ServerSettings(peer_streams_max=2))
+    greedy, modest = reach(server), reach(server)
+    node.hold.clear()
+    held = [threading.Thread(target=greedy.list_databases) for _ in range(2)]
+    for thread in held:
+        thread.start()
+    wait_until(lambda: len(node.principals) == 2)
+
+    with pytest.raises(OverloadedError, match="too many open streams"):
+        greedy.create_database("a")
+    modest.create_database("b")
+
+    node.hold.set()
+    for thread in held:
+        thread.join()
+    assert node.databases == ["default", "b"]
+
+
+def test_bytes_over_the_limit_are_refused(start: Start, reach: Reach, make_write: Make) -> None:
+    remote = reach(start(ServerSettings(peer_memory_bytes_max=100_000)))
+
+    with pytest.raises(OverloadedError, match="in flight"):
+        remote.write(make_write(50_000))
+    assert remote.write(make_write(1)).rows == 1
+
+
+def test_long_poll_wakes_with_the_first_change(start: Start, reach: Reach, make_write: Make, node: Any) -> None:
+    server = start(ServerSettings(wait_slice_ms=60_000))
+    follower, writer = reach(server), reach(server)
+    pages: list[Any] = []
+    pull = PullChanges(1, 0, {BUCKET: (0, None)}, wait_ms=20_000)
+    thread = threading.Thread(target=lambda: pages.extend(follower.pull_changes(pull)))
+    thread.start()
+    wait_until(lambda: node.pulls_waiting == 1)
+
+    writer.write(make_write(2))
+    thread.join(10)
+
+    assert [page.batch.num_rows for page in pages] == [2]
+
+
+def test_waits_over_the_limit_are_refused(node: Any, start: Start, reach: Reach) -> None:
+    server = start(ServerSettings(waits_max=1))
+    remote = reach(server)
+    pull = PullChanges(1, 0, {BUCKET: (0, None)}, wait_ms=20_000)
+    thread = threading.Thread(target=pull_until_closed, args=(remote, pull))
+    thread.start()
+    wait_until(lambda: node.pulls_waiting == 1)
+
+    with pytest.raises(OverloadedError, match="waits"):
+        reach(server).pull_changes(pull)
+
+    remote.close()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_wait_of_a_client_that_went_away_ends_soon(node: Any, start: Start, reach: Reach) -> None:
+    server = start(ServerSettings(wait_slice_ms=20))
+    remote = reach(server)
+    pull = PullChanges(1, 0, {BUCKET: (0, None)}, wait_ms=30_000)
+    thread = threading.Thread(target=pull_until_closed, args=(remote, pull))
+    thread.start()
+    wait_until(lambda: server.gate.counts()["calls"] == 1)
+
+    remote.close()
+
+    thread.join(10)
+    wait_until(lambda: server.gate.counts() == {"streams": 0, "calls": 0, "bytes": 0})
+
+
+def test_call_that_takes_too_long_times_out_and_the_next_one_works(node: Any, start: Start, reach: Reach) -> None:
+    remote = reach(start(), timeout_ms=200)
+    node.hold.clear()
+
+    with pytest.raises(TimedOutError, match="in time"):
+        remote.list_databases()
+
+    node.hold.set()
+    assert remote.list_databases() == ["default"]
+
+
+def test_calls_in_flight_finish_when_the_server_stops(node: Any, start: Start, reach: Reach) -> None:
+    server = start()
+    remote = reach(server)
+    reach(server).list_databases()  # an idle stream stays open: it must not hold the server up
+    answers: list[list[str]] = []
+    node.hold.clear()
+    thread = threading.Thread(target=lambda: answers.append(remote.list_databases()))
+    thread.start()
+    wait_until(lambda: len(node.principals) == 2)
+    stopping = threading.Thread(target=server.close)
+    stopping.start()
+    wait_until(lambda: server.gate.closed)
+
+    with pytest.raises(UnavailableError, match="stopping"):
+        reach(server).list_databases()
+    node.hold.set()
+    thread.join(10)
+    stopping.join(10)
+
+    assert answers == [["default"]]
+    assert node.closed
+    assert not stopping.is_alive()
+    with pytest.raises(UnavailableError):
+        reach(server).list_databases()
+
+
+def test_client_that_does_not_read_is_cut_off(node: Any, start: Start, reach: Reach) -> None:
+    node.batches = [pa.record_batch({"id": list(range(200_000))})] * 60
+    server = start(ServerSettings(stall_ms=200))
+    client = flight.FlightClient(server.url.replace("penstock", "grpc"))
+    ticket = OPEN_SCANNER.encode_request(1, {"call": OpenScan(1, 0, BUCKET)}).to_pybytes()
+
+    unread = client.do_get(flight.Ticket(ticket))
+    wait_until(lambda: server.gate.counts()["streams"] == 1)
+    wait_until(lambda: server.gate.counts()["streams"] == 0)
+
+    assert reach(server).list_databases() == ["default"]
+    with pytest.raises((flight.FlightError, pa.ArrowException, OSError)):
+        unread.read_all()
+    wait_until(lambda: not node.scans)
+
+
+def test_streams_held_without_a_call_are_cut_off(start: Start, reach: Reach) -> None:
+    server = start(ServerSettings(stall_ms=40, idle_ms=100))
+    remote = reach(server)
+    remote.list_databases()
+
+    wait_until(lambda: server.gate.counts()["streams"] == 0)
+
+    with pytest.raises(UnavailableError):
+        remote.list_databases()
+    assert remote.list_databases() == ["default"]
+
+
+def test_export_streams_a_whole_scan(node: Any, start: Start, make_write: Make) -> None:
+    node.batches = [make_write(rows).batch for rows in (1, 2, 3)]
+    client = flight.FlightClient(start().url.replace("penstock", "grpc"))
+    ticket = OPEN_SCANNER.encode_request(1, {"call": OpenScan(1, 0, BUCKET)}).to_pybytes()
+
+    table = client.do_get(flight.Ticket(ticket)).read_all()
+
+    assert table.num_rows == 6
+    wait_until(lambda: not node.scans)
+
+
+def test_health_and_metrics_are_told_over_http(start: Start, reach: Reach) -> None:
+    server = start()
+    reach(server).list_databases()
+
+    health = json.load(urllib.request.urlopen(f"{server.http_url}/health", timeout=5))
+    metrics = urllib.request.urlopen(f"{server.http_url}/metrics", timeout=5).read().decode()
+
+    assert health == {"status": "ok"}
+    assert 'penstock_call_milliseconds_count{call="list_databases"} 1.0' in metrics
+    with pytest.raises(urllib.error.HTTPError, match="404") as caught:
+        urllib.request.urlopen(f"{server.http_url}/secrets", timeout=5)
+    caught.value.close()
+
+
+def test_torn_streams_are_counted_and_ended_ones_are_not(start: Start, reach: Reach, make_write: Make) -> None:
+    server = start()
+
+    def torn() -> float:
+        text = urllib.request.urlopen(f"{server.http_url}/metrics", timeout=5).read().decode()
+        return float(
+            next(line for line in text.splitlines() if line.startswith("penstock_streams_torn_total")).split()[1]
+        )
+
+    polite = reach(server)
+    polite.write(make_write(3))
+    polite.close()
+    wait_until(lambda: server.gate.counts()["streams"] == 0)
+    assert torn() == 0
+
+    client = flight.FlightClient(server.url.replace("penstock", "grpc"))
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b"penstock.calls"))
+    writer.write_metadata(b"junk")
+    reader.read_chunk()
+    writer.close()
+    wait_until(lambda: torn() == 1)
