@@ -58,7 +58,8 @@ def stored_keys(bucket: BucketId, keys: pa.BinaryArray) -> list[bytes]:
 
 def plain_keys(stored: list[bytes]) -> pa.BinaryArray:
     """Return stored keys without kind and bucket."""
-    return pc.binary_slice(pa.array(stored, pa.binary()), len(first_key(BucketId(0, 0, 0))))
+    opening_bytes = len(first_key(BucketId(0, 0, 0)))
+    return pc.binary_replace_slice(pa.array(stored, pa.binary()), 0, opening_bytes, b"")
 
 
 def encode_offsets(offsets: Offsets) -> list[bytes]:
