@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -18,7 +19,6 @@ from pyarrow import lib
 
 from penstock.errors import InvalidError, LimitError, SchemaMismatchError
 
-_READ: Final = pa.ipc.IpcReadOptions(use_threads=False, ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 _WRITE: Final = pa.ipc.IpcWriteOptions(use_threads=False)
 _NUMBERS: Final = (
     "INT8",
@@ -38,6 +38,10 @@ _TIMES: Final = ("DATE32", "DATE64", "TIME32", "TIME64", "TIMESTAMP", "DURATION"
 _BYTES: Final = ("BOOL", "STRING", "LARGE_STRING", "BINARY", "LARGE_BINARY", "FIXED_SIZE_BINARY")
 _NESTED: Final = ("LIST", "LARGE_LIST", "FIXED_SIZE_LIST", "STRUCT", "MAP")
 _PLAIN: Final = frozenset(getattr(lib, f"Type_{name}") for name in (*_NUMBERS, *_DECIMALS, *_TIMES, *_BYTES, *_NESTED))
+_END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_SMALL_BYTES: Final = 1 << 16
+_ALIGNMENT: Final = 8
+_BUFFERS_MAX: Final = 3
 _COMPRESSION_SLOT: Final = 3
 _HEADER_SLOT: Final = 2
 
@@ -56,18 +60,23 @@ class BodyLimits:
 class Body:
     """One batch on its way out."""
 
-    __slots__ = ("_batch", "size")
+    __slots__ = ("_batch", "_schema", "size")
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
-        measure = pa.MockOutputStream()
-        self.write_to(measure)
-        self.size: int = measure.size()
+        self._schema: pa.Buffer = batch.schema.serialize()
+        self.size: int = self._schema.size + pa.ipc.get_record_batch_size(batch) + len(_END)
 
     def write_to(self, sink: pa.NativeFile) -> None:
         """Write the batch as an IPC stream."""
-        with pa.ipc.new_stream(sink, self._batch.schema, options=_WRITE) as writer:
-            writer.write_batch(self._batch)
+        if self.size > _SMALL_BYTES:
+            with pa.ipc.new_stream(sink, self._batch.schema, options=_WRITE) as writer:
+                writer.write_batch(self._batch)
+        else:
+            # The same bytes; a copy of a few is cheaper than a writer.
+            sink.write(self._schema)
+            sink.write(self._batch.serialize())
+            sink.write(_END)
 
 
 def read_body(body: pa.Buffer, limits: BodyLimits, *, full: bool = True) -> pa.RecordBatch:
@@ -79,12 +88,11 @@ def read_body(body: pa.Buffer, limits: BodyLimits, *, full: bool = True) -> pa.R
         SchemaMismatchError: a column is of an encoding that is not sent.
     """
     try:
-        _check_messages(body)
-        with pa.ipc.open_stream(body, options=_READ) as reader:
-            check_schema(reader.schema, limits)
-            batch = reader.read_next_batch()
+        schema, message = _read_messages(_aligned(body))
+        known = _known_schema(schema.metadata.to_pybytes(), limits)
+        batch = pa.ipc.read_record_batch(message, known)
         batch.validate()
-        _check_size(batch, limits)
+        _check_size(batch, body, limits)
         if full:
             batch.validate(full=True)
     except (pa.ArrowException, OSError, StopIteration, struct.error, UnicodeDecodeError) as error:
@@ -133,14 +141,33 @@ def _walk(schema: pa.Schema, depth_max: int) -> Iterator[tuple[pa.Field, int]]:
             waiting += [(field.type.field(child), depth + 1) for child in range(field.type.num_fields)]
 
 
-def _check_messages(body: pa.Buffer) -> None:
-    kinds = []
-    for message in pa.ipc.MessageReader.open_stream(body):
-        kinds.append(message.type)
-        if len(kinds) > 2 or (message.type == "record batch" and _is_compressed(message.metadata)):
-            raise InvalidError("a body holds one schema and one uncompressed batch", found=kinds[-1])
-    if kinds != ["schema", "record batch"]:
-        raise InvalidError("a body holds one schema and one uncompressed batch", found=",".join(kinds) or "nothing")
+def _aligned(body: pa.Buffer) -> pa.Buffer:
+    # The transport puts bytes anywhere; what reads the columns may want them where its words lie.
+    if body.address % _ALIGNMENT == 0:
+        return body
+    copy = pa.allocate_buffer(body.size)
+    with pa.FixedSizeBufferWriter(copy) as sink:
+        sink.write(body)
+    return copy
+
+
+def _read_messages(body: pa.Buffer) -> tuple[pa.Message, pa.Message]:
+    messages = pa.ipc.MessageReader.open_stream(body)
+    schema, batch = messages.read_next_message(), messages.read_next_message()
+    if (schema.type, batch.type) != ("schema", "record batch") or _is_compressed(batch.metadata):
+        found = f"{schema.type}, {batch.type}"
+        raise InvalidError("a body holds one schema and one uncompressed batch", found=found)
+    for more in messages:
+        raise InvalidError("a body holds one schema and one uncompressed batch", found=more.type)
+    return schema, batch
+
+
+@lru_cache(maxsize=256)
+def _known_schema(metadata: bytes, limits: BodyLimits) -> pa.Schema:
+    # One table's batches all bring the same schema; it is read and measured once.
+    schema = pa.ipc.read_schema(pa.py_buffer(struct.pack("<Ii", 0xFFFFFFFF, len(metadata)) + metadata))
+    check_schema(schema, limits)
+    return schema
 
 
 def _is_compressed(metadata: pa.Buffer) -> bool:
@@ -161,11 +188,12 @@ def _slot(metadata: pa.Buffer, table: int, slot: int) -> int | None:
     return table + distance if distance else None
 
 
-def _check_size(batch: pa.RecordBatch, limits: BodyLimits) -> None:
-    # Columns may share one buffer: what they claim together is what reading them costs.
+def _check_size(batch: pa.RecordBatch, body: pa.Buffer, limits: BodyLimits) -> None:
     if batch.num_rows > limits.rows_max:
         raise LimitError("the batch has too many rows; send smaller ones", rows=batch.num_rows, most=limits.rows_max)
-    if batch.nbytes > limits.bytes_max:
+    # Columns may share one buffer: what they claim together is what reading them costs. Where even all of
+    # them over the whole body are within the limit, that need not be added up.
+    if body.size * _BUFFERS_MAX * limits.fields_max > limits.bytes_max and batch.nbytes > limits.bytes_max:
         raise LimitError("the batch is too large; send smaller ones", bytes=batch.nbytes, most=limits.bytes_max)
 
 
