@@ -72,6 +72,22 @@ class Committer:
         self._enqueue((step, future))
         return future.result()
 
+    def write_found(self, find: Callable[[], QueuedWrite]) -> QueuedWrite:
+        """Commit the write that `find` makes of the present view; nothing is written in between.
+
+        Raises:
+            PenstockError: as `write` has it.
+        """
+
+        def both() -> QueuedWrite:
+            write = find()
+            if write.parts:
+                self._commit([write])
+                write.done.result()
+            return write
+
+        return self.run(both)
+
     def add_tablets(self, tablets: Mapping[BucketId, Tablet]) -> None:
         """Take up buckets."""
 

@@ -54,7 +54,7 @@ class LiveTable:
         self._ids: dict[TableBucket, BucketId] = {}
         self._router = WriteRouter(info, self.schema, self._ensure_partitions)
         if info.partitioned:
-            self._take_up(catalog.list_partitions(info.table_id))
+            self._take_up(catalog.partitions.of(info.table_id))
         else:
             self._open([BucketId(info.table_id, 0, bucket) for bucket in range(info.buckets)], None)
 
@@ -181,7 +181,7 @@ class LiveTable:
                         table=self.info.path,
                         partition=missing[0],
                     )
-                self._take_up(self._catalog.ensure_partitions(self.info.table_id, missing))
+                self._take_up(self._catalog.partitions.ensure(self.info.table_id, missing))
                 ids = {partition.name: partition.partition_id for partition in self._partitions.values()}
             return [ids[name] for name in names]
 

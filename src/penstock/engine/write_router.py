@@ -209,7 +209,8 @@ class WriteRouter:
     def _destinations(self, batch: pa.RecordBatch) -> tuple[list[int], npt.NDArray[np.int64]]:
         """Return the ids of the partitions concerned, and for each row partition * buckets + bucket."""
         info = self._info
-        partitions, codes = [0], np.zeros(batch.num_rows, np.int64)
+        partitions = [0]
+        codes: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
         if info.partitioned:
             columns = partition_columns(info.schema, info.partitioned_by)
             names, codes = partition_codes(columns, [batch.column(str(column.id)) for column in columns])

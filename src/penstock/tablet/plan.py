@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.model.change import NO_OFFSET, SYSTEM_FIELDS, Op
 from penstock.tablet.key_groups import KeyGroups
-from penstock.tablet.merge_rule import Fetch, Mask, Merged, MergeRule, Offsets, Request, live_before
+from penstock.tablet.merge_rule import Fetch, Mask, Merged, MergeRule, Offsets, Request, complete, live_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,10 @@ def plan_request(
 ) -> Plan:
     """Return what the request changes; `schema` is the storage schema with its system columns."""
     user_columns = pa.schema(list(schema)[: -len(SYSTEM_FIELDS)])
-    merged = rule.merge(request, groups, fetch, user_columns)
+    if request.deletes is not None and request.deletes.all():
+        merged = Merged(complete(request.rows, user_columns), groups, request.deletes)
+    else:
+        merged = rule.merge(request, groups, fetch, user_columns)
     kept, alive = _kept(merged)
     offsets = base_offset + np.cumsum(kept) - 1
     prev = _prev(merged.groups, kept, alive, offsets)

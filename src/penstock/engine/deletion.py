@@ -1,0 +1,67 @@
+"""Delete by filter: find and delete in one step of the committer, so that no row changes in between."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.live_table import LiveTable
+from penstock.engine.write_group import QueuedWrite
+from penstock.errors import DeleteDisabledError, UnsupportedError
+from penstock.model.bucket import BucketId
+from penstock.model.calls import WriteResult
+from penstock.model.facts import NO_ID
+from penstock.model.filter import Filter
+from penstock.model.merge_engine import DeleteBehavior
+from penstock.tablet.merge_rule import Request
+from penstock.tablet.view import TabletView
+
+
+def delete_matching(
+    table: LiveTable, filter: Filter | None, writer_id: bytes = NO_ID, sequence: int = -1
+) -> WriteResult:
+    """Delete the rows that a filter keeps, or all rows; `ignore` tables count them and keep them.
+
+    Raises:
+        UnsupportedError: a log table has no deletes.
+        DeleteDisabledError: the table's deletes are disabled.
+    """
+    if not table.info.keyed:
+        raise UnsupportedError("a log table takes no deletes", table=table.info.path)
+    behavior = table.info.options.delete_behavior
+    if behavior is DeleteBehavior.DISABLE:
+        raise DeleteDisabledError("deletes are disabled on this table", table=table.info.path)
+    ignored = filter is not None and behavior is DeleteBehavior.IGNORE
+
+    def find() -> QueuedWrite:
+        parts: dict[BucketId, Request] = {}
+        for bucket, view in table.view.items():
+            keys = _matching_keys(table, view, filter)
+            if keys.num_rows:
+                deletes = np.ones(keys.num_rows, np.bool_)
+                parts[bucket] = Request(keys, table.schema.encode_keys(keys), deletes)
+        rows = sum(request.rows.num_rows for request in parts.values())
+        return QueuedWrite({} if ignored else parts, rows, 0, writer_id=writer_id, sequence=sequence)
+
+    queued = table.committer.write_found(find)
+    changes = sum(end - start for start, end in queued.ranges.values())
+    offsets = {table.name(bucket): span for bucket, span in sorted(queued.ranges.items())}
+    return WriteResult(queued.rows, changes, queued.rows - changes, offsets)
+
+
+def _matching_keys(table: LiveTable, view: TabletView, filter: Filter | None) -> pa.RecordBatch:
+    schema, key_fields = table.info.schema, table.schema.key_fields
+    names = list(filter.columns) if filter is not None else []
+    needed = [schema.column(name) for name in names]
+    ids = {str(column.id) for column in needed} | set(key_fields.names)
+    projection = pa.schema([field for field in table.schema.user_columns if field.name in ids])
+    found = []
+    for block in view.scan(view.visible, projection):
+        keys = block.batch.select(key_fields.names)
+        if filter is not None:
+            rows = pa.RecordBatch.from_arrays([block.batch.column(str(c.id)) for c in needed], names=names)
+            keys = keys.filter(filter.mask(rows))
+        found.append(keys)
+    if not found:
+        return pa.RecordBatch.from_pylist([], schema=key_fields)
+    return pa.concat_batches(found)

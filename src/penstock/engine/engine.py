@@ -1,0 +1,311 @@
+"""The engine: a whole node without a network. Embedded mode is the client over one of these."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.engine.catalog import Catalog
+from penstock.engine.change_reader import ChangeReader
+from penstock.engine.cuts import Cuts
+from penstock.engine.deletion import delete_matching
+from penstock.engine.live_table import LiveTable, merge_rule
+from penstock.engine.lookups import lookup, prefix_lookup
+from penstock.engine.maintenance import Maintenance
+from penstock.engine.metadata import MetadataStore
+from penstock.engine.open_tables import OpenTables
+from penstock.engine.scanners import Scanners
+from penstock.engine.settings import Settings
+from penstock.engine.sqlite_metadata import SqliteMetadataStore
+from penstock.engine.statistics import table_stats
+from penstock.engine.storage import Storage, open_index
+from penstock.errors import ClosedError
+from penstock.model.aggregate import AggFunction
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import (
+    ChangePage,
+    Cut,
+    LookupCall,
+    LookupResult,
+    Offsets,
+    OpenScan,
+    Page,
+    PullChanges,
+    ScannerInfo,
+    TableStats,
+    WriteCall,
+    WriteResult,
+)
+from penstock.model.filter import Filter
+from penstock.model.table import TableInfo, TableSpec
+from penstock.runtime.clock import Clock, SystemClock
+from penstock.runtime.directory_lock import DirectoryLock
+from penstock.runtime.local_disk import LocalDisk
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.tasks import TaskGroup
+
+MAINTENANCE_INTERVAL_MS = 500
+REAP_INTERVAL_MS = 1_000
+
+
+class Engine:
+    """A node over one data directory; implements `penstock.model.node.Node`. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        metadata: MetadataStore,
+        settings: Settings,
+        clock: Clock,
+        tasks: TaskGroup,
+        lock: DirectoryLock | None = None,
+    ) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self._metadata = metadata
+        self._storage = storage
+        self._lock = lock
+        self._tasks = tasks
+        self._closed = False
+        self._catalog = Catalog(metadata, clock)
+        self._tables = OpenTables(self._catalog, storage, clock)
+        self._tables.finish_drops()
+        self.scanners = Scanners(self._tables.get, settings, clock, self.metrics)
+        self._cuts = Cuts(settings, clock)
+        self._changes = ChangeReader(settings, clock)
+        self.maintenance = Maintenance(self._tables, self._catalog, settings, clock, flush_index=storage.index.flush)
+        tasks.every("maintenance", MAINTENANCE_INTERVAL_MS, self.maintenance.run)
+        tasks.every("reap", REAP_INTERVAL_MS, self.reap)
+
+    @classmethod
+    def open(cls, directory: str | Path, settings: Settings | None = None) -> Engine:
+        """Open a data directory, made if it is not there, and hold it until `close`.
+
+        Raises:
+            DirectoryInUseError: another process, or this one, has it open.
+            CorruptionError: stored bytes are not what was written.
+        """
+        root = Path(directory)
+        root.mkdir(parents=True, exist_ok=True)
+        clock = SystemClock()
+        lock = DirectoryLock(root, clock=clock)
+        lock.acquire()
+        try:
+            found = settings if settings is not None else Settings.load(root / "penstock.toml")
+            storage = Storage(LocalDisk(root), open_index(root / "index"), found)
+            engine = cls(
+                storage=storage,
+                metadata=SqliteMetadataStore(root / "metadata.db"),
+                settings=found,
+                clock=clock,
+                tasks=TaskGroup(clock),
+                lock=lock,
+            )
+        except BaseException:
+            lock.release()
+            raise
+        # A forgotten engine is closed in order when the process ends; one that was dropped is not kept alive.
+        atexit.register(_close_forgotten, weakref.ref(engine))
+        return engine
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Create a database."""
+        self._catalog.create_database(name, if_not_exists=if_not_exists)
+
+    def list_databases(self) -> list[str]:
+        """Return the names of all databases, sorted."""
+        return self._catalog.list_databases()
+
+    def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a database; with tables in it only if `cascade`."""
+        for info in self._catalog.drop_database(name, cascade=cascade, if_exists=if_exists):
+            self._drop(info)
+
+    def create_table(self, path: str, spec: TableSpec, *, if_not_exists: bool = False) -> TableInfo:
+        """Create a table."""
+        if spec.keyed:
+            merge_rule(TableInfo(path=path, table_id=0, **{f: getattr(spec, f) for f in spec.__dataclass_fields__}))
+        return self._catalog.create_table(path, spec, if_not_exists=if_not_exists)
+
+    def table(self, path: str) -> TableInfo:
+        """Return the table of that path as it is now."""
+        return self._catalog.table(path)
+
+    def table_by_id(self, table_id: int) -> TableInfo:
+        """Return the table of that id as it is now."""
+        return self._catalog.table_by_id(table_id)
+
+    def list_tables(self, database: str) -> list[str]:
+        """Return the names of a database's tables, sorted."""
+        return self._catalog.list_tables(database)
+
+    def drop_table(self, path: str, *, if_exists: bool = False) -> None:
+        """Drop a table."""
+        info = self._catalog.drop_table(path, if_exists=if_exists)
+        if info is not None:
+            self._drop(info)
+
+    def add_column(self, table_id: int, name: str, type: pa.DataType, agg: AggFunction | None = None) -> TableInfo:
+        """Add a nullable column; rows written before read null."""
+        table = self._table(table_id)
+        info = self._catalog.add_column(table_id, name, type, agg)
+        table.set_info(info)
+        return info
+
+    def list_partitions(self, table_id: int) -> list[str]:
+        """Return the partition names of a table, sorted."""
+        return [partition.name for partition in self._catalog.partitions.of(table_id)]
+
+    def create_partition(self, table_id: int, values: Mapping[str, object], *, if_not_exists: bool = False) -> str:
+        """Create a partition; return its name."""
+        partition = self._catalog.partitions.create(table_id, values, if_not_exists=if_not_exists)
+        self._table(table_id).add_partition(partition)
+        return partition.name
+
+    def drop_partition(self, table_id: int, values: Mapping[str, object], *, if_exists: bool = False) -> None:
+        """Drop a partition with its rows."""
+        partition = self._catalog.partitions.drop(table_id, values, if_exists=if_exists)
+        if partition is not None:
+            self._close_scanners(self._table(table_id), partition.name)
+            self._tables.remove_partition(table_id, partition.partition_id)
+
+    def buckets(self, table_id: int) -> list[TableBucket]:
+        """Return every bucket of the table, of every partition, sorted."""
+        return self._table(table_id).buckets()
+
+    def write(self, call: WriteCall) -> WriteResult:
+        """Apply a write; return when it is durable and visible."""
+        table = self._table(call.table_id)
+        result = table.write(call)
+        for bucket in result.offsets:
+            tablet = table.committer.tablets.get(table.bucket_id(bucket))
+            if tablet is not None:
+                self.maintenance.relieve(tablet, table)
+        return result
+
+    def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
+        """Delete the rows that match a serialised filter, as of one cut."""
+        table = self._table(table_id)
+        return delete_matching(table, Filter.from_bytes(filter, table.info.schema), writer_id, sequence)
+
+    def truncate(self, table_id: int) -> WriteResult:
+        """Delete all rows, in the changelog; of a log table all that is there."""
+        table = self._table(table_id)
+        if table.info.keyed:
+            return delete_matching(table, None)
+        self.maintenance.compact_now(table, everything=True)
+        return WriteResult(0, 0, 0)
+
+    def open_cut(
+        self,
+        table_id: int,
+        *,
+        as_of: Mapping[TableBucket, int] | None = None,
+        buckets: Sequence[TableBucket] | None = None,
+    ) -> Cut:
+        """Take and pin the present cut, or pin the one given."""
+        return self._cuts.open(self._table(table_id), as_of, buckets)
+
+    def release_cut(self, cut_id: str) -> None:
+        """Unpin a cut; idempotent."""
+        self._cuts.release(cut_id)
+
+    def open_scanner(self, call: OpenScan) -> Page:
+        """Open a scan session and return its first page (call 0)."""
+        self._check_open()
+        if call.cut_id is not None:
+            self._cuts.touch(call.cut_id)
+        return self.scanners.open(call)
+
+    def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
+        """Return the page of that call number: the next one, or the latest again."""
+        self._check_open()
+        return self.scanners.next_page(scanner_id, call_seq_id)
+
+    def close_scanner(self, scanner_id: str) -> None:
+        """End a scan session; idempotent."""
+        self.scanners.close(scanner_id)
+
+    def resume_scanner(self, token: bytes) -> Page:
+        """Open a session that goes on where the page with that resume token ended."""
+        self._check_open()
+        return self.scanners.resume(token)
+
+    def list_scanners(self) -> list[ScannerInfo]:
+        """Return the open scan sessions."""
+        return self.scanners.list()
+
+    def kill_scanner(self, scanner_id: str) -> None:
+        """End somebody's scan session."""
+        self.scanners.kill(scanner_id)
+
+    def offsets(self, table_id: int, *, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:
+        """Return base and end of every bucket; with a timestamp, base = the first change at or after it."""
+        return self._changes.offsets(self._table(table_id), timestamp_ms)
+
+    def pull_changes(self, call: PullChanges) -> list[ChangePage]:
+        """Return changes of the buckets that have some; empty when the wait ran out."""
+        return self._changes.pull(self._table(call.table_id), call)
+
+    def lookup(self, call: LookupCall) -> LookupResult:
+        """Return one row for each key in the order asked, with `_found`."""
+        return lookup(self._table(call.table_id), call)
+
+    def prefix_lookup(self, call: LookupCall) -> LookupResult:
+        """Return the live rows whose first key columns equal the one row of `keys`."""
+        return prefix_lookup(self._table(call.table_id), call)
+
+    def stats(self, table_id: int) -> TableStats:
+        """Return the state of a table."""
+        background = self.maintenance.counts(table_id) | {"failures": self._tasks.failures()}
+        return table_stats(self._table(table_id), background)
+
+    def reap(self) -> None:
+        """Let go of everything that expired."""
+        self.scanners.reap()
+        self._cuts.reap()
+        self._changes.reap()
+
+    def close(self) -> None:
+        """Finish writes under way, save what reopening needs, let go of the directory; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._tasks.close()
+        self.scanners.close_all()
+        self.maintenance.checkpoint_before_close()
+        self._tables.close()
+        self._storage.close()
+        self._metadata.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _table(self, table_id: int) -> LiveTable:
+        self._check_open()
+        return self._tables.get(table_id)
+
+    def _drop(self, info: TableInfo) -> None:
+        table = next((table for table in self._tables.all() if table.info.table_id == info.table_id), None)
+        if table is not None:
+            self._close_scanners(table, None)
+        self._tables.drop(info)
+
+    def _close_scanners(self, table: LiveTable, partition: str | None) -> None:
+        for bucket in table.buckets():
+            if partition is None or bucket.partition == partition:
+                self.scanners.close_bucket(table.bucket_id(bucket))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the node is closed")
+
+
+def _close_forgotten(reference: weakref.ref[Engine]) -> None:
+    engine = reference()
+    if engine is not None:
+        engine.close()

@@ -1,0 +1,169 @@
+"""Background work on buckets: seal, checkpoint, compact, retain, expire partitions.
+
+One pass at a time over all open buckets, in one thread, so that no bucket is worked on twice at
+once. Readers never wait for it; writers wait only when sealing cannot keep up with them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.engine.catalog import Catalog
+from penstock.engine.live_table import LiveTable
+from penstock.engine.open_tables import OpenTables
+from penstock.engine.retention import is_worth, retention_target
+from penstock.engine.settings import Fsync, Settings
+from penstock.errors import BucketFailedError, ClosedError, NotFoundError
+from penstock.model.bucket import BucketId
+from penstock.runtime.clock import Clock
+from penstock.tablet.checkpointing import checkpoint
+from penstock.tablet.compaction import compact
+from penstock.tablet.sealing import seal
+from penstock.tablet.tablet import Tablet
+
+UNSEALED_SEGMENTS_MAX = 3
+TAIL_BYTES_MAX = 512 << 20
+CLOSING_REPLAY_MAX = 50_000
+COMPACTION_INTERVAL_MS = 30_000
+
+
+@dataclass(slots=True)
+class _Done:
+    """What was done to one table, and when each bucket was last attended to."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    checkpointed_ms: dict[BucketId, int] = field(default_factory=dict)
+    compacted_ms: dict[BucketId, int] = field(default_factory=dict)
+
+
+class Maintenance:
+    """Keeps the buckets of a node in shape. Thread-safe."""
+
+    def __init__(
+        self, tables: OpenTables, catalog: Catalog, settings: Settings, clock: Clock, *, flush_index: Callable[[], None]
+    ) -> None:
+        self._tables = tables
+        self._catalog = catalog
+        self._settings = settings
+        self._clock = clock
+        self._flush_index = flush_index
+        self._lock = threading.Lock()
+        self._done: dict[int, _Done] = {}
+
+    def run(self) -> None:
+        """Do what is due everywhere."""
+        with self._lock:
+            self._expire_partitions()
+            self._relieve_memory()
+            for table, tablet in self._tables.tablets():
+                self._attend(table, tablet)
+
+    def relieve(self, tablet: Tablet, table: LiveTable) -> None:
+        """Seal for a writer that is ahead of the background: it waits, memory stays bounded."""
+        if len(tablet.state.closed) > UNSEALED_SEGMENTS_MAX:
+            with self._lock:
+                if len(tablet.state.closed) > UNSEALED_SEGMENTS_MAX:
+                    self._seal(table, tablet)
+
+    def compact_now(self, table: LiveTable, *, everything: bool = False) -> None:
+        """Compact a table as far as retention and pins allow, or, for `everything`, as far as pins allow."""
+        with self._lock:
+            for tablet in list(table.committer.tablets.values()):
+                self._seal(table, tablet, active_too=True)
+                self._checkpoint(table, tablet)
+                self._compact(table, tablet, tablet.view.visible if everything else None, prompt=True)
+
+    def checkpoint_before_close(self) -> None:
+        """Save what the next open would have to replay, where that is much."""
+        with self._lock:
+            for table, tablet in self._tables.tablets():
+                if tablet.view.visible - tablet.state.checkpoint > CLOSING_REPLAY_MAX and tablet.failure is None:
+                    self._checkpoint(table, tablet)
+
+    def counts(self, table_id: int) -> dict[str, int]:
+        """Return what was done to a table since it was opened."""
+        return dict(self._of(table_id).counts)
+
+    def _attend(self, table: LiveTable, tablet: Tablet) -> None:
+        if tablet.failure is not None:
+            return
+        try:
+            if self._settings.fsync is Fsync.INTERVAL:
+                table.committer.run(tablet.sync_log)
+            if tablet.state.closed:
+                self._seal(table, tablet)
+            due = self._checkpoint_is_due(table, tablet)
+            if due:
+                self._checkpoint(table, tablet)
+            if due or self._compaction_is_due(table, tablet):
+                self._compact(table, tablet, None, prompt=False)
+        except (ClosedError, NotFoundError, BucketFailedError):
+            return  # closed, dropped or failed meanwhile: its state says so to whoever asks
+
+    def _seal(self, table: LiveTable, tablet: Tablet, *, active_too: bool = False) -> None:
+        rows = seal(tablet, active_too=active_too)
+        counts = self._of(table.info.table_id).counts
+        counts["seals"] += 1 if rows else 0
+        counts["rows_sealed"] += rows
+
+    def _checkpoint_is_due(self, table: LiveTable, tablet: Tablet) -> bool:
+        behind = tablet.view.visible - tablet.state.checkpoint
+        if behind == 0:
+            return False
+        now = self._clock.monotonic_ms()
+        last = self._of(table.info.table_id).checkpointed_ms.setdefault(tablet.bucket, now)
+        return behind >= self._settings.checkpoint_changes or now - last >= self._settings.checkpoint_interval_ms
+
+    def _compaction_is_due(self, table: LiveTable, tablet: Tablet) -> bool:
+        """Tell whether to look again: the base follows the checkpoint, but also the clock and the pins."""
+        now = self._clock.monotonic_ms()
+        last = self._of(table.info.table_id).compacted_ms.setdefault(tablet.bucket, now)
+        return now - last >= COMPACTION_INTERVAL_MS
+
+    def _checkpoint(self, table: LiveTable, tablet: Tablet) -> None:
+        if tablet.view.visible == tablet.state.checkpoint:
+            return
+        done = self._of(table.info.table_id)
+        checkpoint(tablet, self._flush_index)
+        done.counts["checkpoints"] += 1
+        done.checkpointed_ms[tablet.bucket] = self._clock.monotonic_ms()
+
+    def _compact(self, table: LiveTable, tablet: Tablet, target: int | None, *, prompt: bool) -> None:
+        done = self._of(table.info.table_id)
+        done.compacted_ms[tablet.bucket] = self._clock.monotonic_ms()
+        if target is None:
+            target = retention_target(tablet, table.info.options, self._clock.wall_ms())
+        reachable = min(target, tablet.state.checkpoint, tablet.pins.floor())
+        if reachable <= tablet.pins.base or not (prompt or is_worth(tablet, reachable)):
+            reachable = tablet.pins.base
+        if compact(tablet, reachable):
+            done.counts["compactions"] += 1
+
+    def _relieve_memory(self) -> None:
+        """Seal the largest tails early when all tails together are too large."""
+        tablets = sorted(self._tables.tablets(), key=lambda pair: pair[1].tail_bytes, reverse=True)
+        total = sum(tablet.tail_bytes for _, tablet in tablets)
+        for table, tablet in tablets:
+            if total <= TAIL_BYTES_MAX:
+                return
+            total -= tablet.tail_bytes
+            self._seal(table, tablet, active_too=True)
+
+    def _expire_partitions(self) -> None:
+        now = self._clock.wall_ms()
+        for table in self._tables.all():
+            retention_ms = table.info.options.partition_retention_ms
+            if retention_ms is None:
+                continue
+            for partition in table.partitions():
+                if partition.created_ms + retention_ms <= now:
+                    table_id = table.info.table_id
+                    self._catalog.partitions.drop(table_id, partition.name)
+                    self._tables.remove_partition(table_id, partition.partition_id)
+                    self._of(table_id).counts["partitions_expired"] += 1
+
+    def _of(self, table_id: int) -> _Done:
+        return self._done.setdefault(table_id, _Done())

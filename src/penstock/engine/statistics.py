@@ -1,0 +1,41 @@
+"""The state of a table in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.engine.live_table import LiveTable
+from penstock.engine.retention import file_bytes
+from penstock.model.calls import BucketStats, TableStats
+from penstock.tablet.tablet import Tablet
+
+
+def table_stats(table: LiveTable, background: Mapping[str, Any]) -> TableStats:
+    """Return totals and the state of each bucket."""
+    tablets = sorted(table.committer.tablets.values(), key=lambda tablet: tablet.bucket)
+    buckets = [_bucket_stats(table, tablet) for tablet in tablets]
+    return TableStats(
+        rows=sum(bucket.rows for bucket in buckets),
+        live_rows=sum(bucket.live_rows for bucket in buckets),
+        bytes=sum(bucket.bytes for bucket in buckets),
+        buckets=buckets,
+        background=dict(background),
+    )
+
+
+def _bucket_stats(table: LiveTable, tablet: Tablet) -> BucketStats:
+    view = tablet.view
+    runs = [run for span in tablet.state.sealed for run in span.runs]
+    return BucketStats(
+        bucket=table.name(tablet.bucket),
+        base=view.base,
+        visible=view.visible,
+        rows=view.rows,
+        live_rows=view.live_rows,
+        bytes=sum(file_bytes(run) for run in runs) + tablet.tail_bytes,
+        files=len(runs),
+        tail_rows=tablet.tail_rows,
+        checkpoint=tablet.state.checkpoint,
+        pins=tablet.pins.snapshot(),
+    )

@@ -1,0 +1,76 @@
+"""What all buckets of a node share: disk, key index, open files, cached chunks."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from penstock.engine.settings import Settings
+from penstock.errors import CorruptionError
+from penstock.index.key_index import KeyIndex
+from penstock.index.rocks import RocksKeyIndex
+from penstock.log.chunk_cache import ChunkCache
+from penstock.log.file_pool import FilePool
+from penstock.log.settings import LogSettings
+from penstock.model.bucket import BucketId
+from penstock.runtime.disk import Disk
+from penstock.tablet.bucket_files import BucketFiles
+from penstock.tablet.merge_rule import MergeRule
+from penstock.tablet.recovery import open_tablet
+from penstock.tablet.settings import FsyncMode, TabletSettings
+from penstock.tablet.tablet import Tablet
+from penstock.tablet.tablet_schema import TabletSchema
+
+_log = logging.getLogger("penstock")
+
+TABLES: Final = "tables"
+
+
+class Storage:
+    """Opens buckets on shared parts. Thread-safe."""
+
+    def __init__(
+        self, disk: Disk, index: KeyIndex, settings: Settings, log_settings: LogSettings | None = None
+    ) -> None:
+        self.disk = disk
+        self.index = index
+        self._log_settings = log_settings or LogSettings()
+        self._pool = FilePool(disk, self._log_settings.open_files_max)
+        self._cache = ChunkCache(self._log_settings.cache_bytes_max)
+        self._tablet_settings = TabletSettings(
+            segment_bytes=settings.segment_bytes, fsync=FsyncMode(settings.fsync.value)
+        )
+
+    def open_tablet(self, bucket: BucketId, schema: TabletSchema, rule: MergeRule) -> Tablet:
+        """Open a bucket, or make one."""
+        files = BucketFiles(self.disk, bucket, self._pool, self._cache, self._log_settings)
+        return open_tablet(files, schema, rule=rule, index=self.index, settings=self._tablet_settings)
+
+    def remove_table(self, table_id: int, buckets: list[BucketId]) -> None:
+        """Remove the files and index entries of a dropped table."""
+        for bucket in buckets:
+            self.index.drop(bucket)
+        self.disk.remove_tree(f"{TABLES}/{table_id}")
+
+    def remove_partition(self, table_id: int, partition_id: int, buckets: int) -> None:
+        """Remove the files and index entries of a dropped partition."""
+        for bucket in range(buckets):
+            self.index.drop(BucketId(table_id, partition_id, bucket))
+        self.disk.remove_tree(f"{TABLES}/{table_id}/{partition_id}")
+
+    def close(self) -> None:
+        """Flush and close the index, and let go of files; idempotent."""
+        self.index.flush()
+        self.index.close()
+        self._pool.close()
+
+
+def open_index(path: Path) -> KeyIndex:
+    """Open the key index of a data directory; a damaged one is removed and made anew from the log."""
+    try:
+        return RocksKeyIndex(path)
+    except CorruptionError as error:
+        _log.warning("key index is damaged and will be rebuilt from the log path=%s reason=%s", path, error)
+        RocksKeyIndex.destroy(path)
+        return RocksKeyIndex(path)
