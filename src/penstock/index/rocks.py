@@ -18,10 +18,10 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import compress, islice
+from operator import not_
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import rocksdict
 
@@ -38,8 +38,10 @@ from penstock.index.rocks_format import (
     FORMAT_VERSION,
     VERSION_KEY,
     applied_key,
+    decode_offset,
     decode_offsets,
     decode_version,
+    encode_offset,
     encode_offsets,
     encode_version,
     first_key,
@@ -112,21 +114,22 @@ class RocksKeyIndex:
     def apply(self, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
         """Point each key at its offset, or remove it where the offset is -1, in chunks."""
         assert len(keys) == len(offsets)
-        stored = stored_keys(bucket, keys)
-        mark = (applied_key(bucket), encode_offsets(np.array([applied]))[0])
+        # NumPy gives the GIL up for a moment in each large operation. Done once a chunk, that would keep every
+        # other thread from ever waiting long enough to be handed it; so no arrays inside the loop.
+        stored, values, live = stored_keys(bucket, keys), encode_offsets(offsets), (offsets != NO_OFFSET).tolist()
         chunk = self._settings.apply_chunk_keys
         with self._call() as db:
             for start in range(0, max(len(stored), 1), chunk):
                 end = start + chunk
-                last = end >= len(stored)
-                while not _written(db, _batch(stored[start:end], offsets[start:end], mark if last else None)):
+                mark = (applied_key(bucket), encode_offset(applied)) if end >= len(stored) else None
+                while not _written(db, _batch(stored[start:end], values[start:end], live[start:end], mark)):
                     db.flush()
 
     def applied(self, bucket: BucketId) -> int:
         """Return the applied offset of the bucket; 0 if it was never set."""
         with self._call() as db:
             value = db.get(applied_key(bucket))
-        return 0 if value is None else int(decode_offsets([value])[0])
+        return 0 if value is None else decode_offset(value)
 
     def prefix(self, bucket: BucketId, prefix: bytes, limit: int | None = None) -> tuple[pa.BinaryArray, Offsets]:
         """Return the keys that start with `prefix`, in key order, and their offsets."""
@@ -272,15 +275,15 @@ def _get(db: rocksdict.Rdict, stored: list[Any]) -> list[Any]:
     return values
 
 
-def _batch(stored: list[bytes], offsets: Offsets, mark: tuple[bytes, bytes] | None) -> rocksdict.WriteBatch:
+def _batch(
+    stored: list[bytes], values: list[bytes], live: list[bool], mark: tuple[bytes, bytes] | None
+) -> rocksdict.WriteBatch:
     batch = rocksdict.WriteBatch(raw_mode=True)
-    values = encode_offsets(offsets)
-    live = offsets != NO_OFFSET
-    if live.all():
+    if all(live):
         deque(map(batch.put, stored, values), maxlen=0)
     else:
         deque(map(batch.put, compress(stored, live), compress(values, live)), maxlen=0)
-        deque(map(batch.delete, compress(stored, ~live)), maxlen=0)
+        deque(map(batch.delete, compress(stored, map(not_, live))), maxlen=0)
     if mark is not None:
         batch.put(*mark)
     return batch
