@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as arrow
 
-from penstock.errors import InvalidError
+from penstock.errors import InvalidError, LimitError
 from penstock.model.literals import DIGITS_MAX
 from penstock.model.predicate import (
+    FILTER_DEPTH_MAX,
     Comparator,
     Comparison,
     Field,
@@ -53,6 +54,7 @@ class _Call:
     """A call as far as it has been read: what it means, and the expression it was."""
 
     name: str
+    level: int = 0
     means: list[Predicate] = field(default_factory=list)
     arguments: list[pc.Expression] = field(default_factory=list)
     options: pa.StructScalar | None = None
@@ -63,6 +65,7 @@ def read_expression(expression: pc.Expression) -> Predicate:
 
     Raises:
         InvalidError: it is made of something that filters do not have.
+        LimitError: nested too deep.
     """
     try:
         batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
@@ -88,7 +91,7 @@ def _read_steps(batch: pa.RecordBatch) -> tuple[Predicate, pc.Expression]:
         step, value = steps[position]
         position += 1
         if step == "call":
-            stack.append(_Call(value))
+            stack.append(_Call(value, _level(value, stack[-1])))
         elif step == "end":
             call = stack.pop()
             predicate, expression = _close(call)
@@ -108,6 +111,14 @@ def _read_steps(batch: pa.RecordBatch) -> tuple[Predicate, pc.Expression]:
             stack[-1].arguments.append(pc.field(*path))
     (predicate,), (expression,) = stack[0].means, stack[0].arguments
     return predicate, expression
+
+
+def _level(name: str, parent: _Call) -> int:
+    # A chain of & or of | becomes one flat node, however long.
+    level = parent.level + (name != parent.name or name not in ("and_kleene", "or_kleene"))
+    if level > FILTER_DEPTH_MAX:
+        raise LimitError(f"a filter is nested at most {FILTER_DEPTH_MAX} deep")
+    return level
 
 
 def _steps(schema: pa.Schema) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from typing import Final
 from penstock.errors import LimitError
 from penstock.model.literals import TYPED_WORDS, read_number, read_typed
 from penstock.model.predicate import (
+    FILTER_DEPTH_MAX,
     Comparator,
     Comparison,
     Field,
@@ -22,12 +23,14 @@ from penstock.model.predicate import (
     Predicate,
     Value,
     conjunction,
+    depth,
     disjunction,
 )
 from penstock.model.tokens import Cursor, Kind
 
 FILTER_LENGTH_MAX: Final = 1 << 20
-FILTER_DEPTH_MAX: Final = 64
+# Written out, a tree has one pair of parentheses for each level; people may write some more.
+_PARENTHESES_MAX: Final = FILTER_DEPTH_MAX + 32
 _COMPARATORS: Final = {**{comparator.value: comparator for comparator in Comparator}} | {
     "==": Comparator.EQUAL,
     "!=": Comparator.NOT_EQUAL,
@@ -49,6 +52,8 @@ def parse_filter(text: str) -> Predicate:
     predicate = reader.read_or()
     if reader.cursor.token.kind is not Kind.END:
         reader.cursor.fail("expected AND, OR or the end of the filter")
+    if depth(predicate) > FILTER_DEPTH_MAX:
+        raise LimitError(f"a filter is nested at most {FILTER_DEPTH_MAX} deep")
     return predicate
 
 
@@ -75,9 +80,9 @@ class _Reader:
         negations = 0
         while self.cursor.accept_word("NOT"):
             negations += 1
-        if negations > FILTER_DEPTH_MAX:
-            raise LimitError(f"a filter is nested at most {FILTER_DEPTH_MAX} deep")
+        self._deepen(negations)
         predicate = self._read_predicate()
+        self._depth -= negations
         for _ in range(negations):
             predicate = Not(predicate)
         return predicate
@@ -138,13 +143,16 @@ class _Reader:
     def _read_primary(self) -> Predicate:
         if not self.cursor.accept_symbol("("):
             return self._read_operand()
-        self._depth += 1
-        if self._depth > FILTER_DEPTH_MAX:
-            raise LimitError(f"a filter is nested at most {FILTER_DEPTH_MAX} deep")
+        self._deepen(1)
         predicate = self.read_or()
         self.cursor.expect_symbol(")")
         self._depth -= 1
         return predicate
+
+    def _deepen(self, levels: int) -> None:
+        self._depth += levels
+        if self._depth > _PARENTHESES_MAX:
+            raise LimitError(f"a filter is nested at most {FILTER_DEPTH_MAX} deep")
 
     def _read_operand(self) -> Operand:
         cursor = self.cursor

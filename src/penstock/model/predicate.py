@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.model.tokens import quote_identifier, quote_string
+
+FILTER_DEPTH_MAX: Final = 64
+"""How deep a filter's tree may be; a chain of ANDs or of ORs is one level."""
 
 Value: TypeAlias = "bool | int | Decimal | float | str | bytes | date | datetime | None"
 
@@ -113,6 +116,17 @@ def disjunction(predicates: list[Predicate]) -> Predicate:
     """Return one predicate that says one of them, without needless nesting."""
     flat = [inner for p in predicates for inner in (p.predicates if isinstance(p, Or) else (p,))]
     return flat[0] if len(flat) == 1 else Or(tuple(flat))
+
+
+def depth(predicate: Predicate) -> int:
+    """Return how many predicates stand inside each other."""
+    match predicate:
+        case And(inners) | Or(inners):
+            return 1 + max(depth(inner) for inner in inners)
+        case Not(inner) | IsNull(inner):
+            return 1 + depth(inner)
+        case _:
+            return 1
 
 
 def format_predicate(predicate: Predicate) -> str:
