@@ -40,7 +40,7 @@ from penstock.errors import (
 from penstock.model.aggregate import CHOICES, AggFunction
 from penstock.model.merge_engine import MergeEngine
 from penstock.model.names import DEFAULT_DATABASE, TablePath, check_database_name
-from penstock.model.properties import normalise_properties
+from penstock.model.properties import change_properties
 from penstock.model.schema import Schema
 from penstock.model.spec import check_properties
 from penstock.model.table import TableInfo, TableSpec
@@ -241,9 +241,7 @@ class Catalog:
         """
         with self._records.lock:
             info = self.table_by_id(table_id)
-            given = normalise_properties({name: value for name, value in properties.items() if value is not None})
-            kept = {name: value for name, value in info.properties.items() if name not in properties}
-            changed = dataclasses.replace(info, properties=kept | given)
+            changed = dataclasses.replace(info, properties=change_properties(info.properties, properties))
             check_properties(changed)
             self._records.commit([self._put_table(changed)])
             self._records.tables[table_id] = changed

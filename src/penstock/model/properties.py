@@ -113,6 +113,13 @@ PROPERTIES: Final = {
 }
 
 
+def _find(name: str) -> Property:
+    known = PROPERTIES.get(name)
+    if known is None:
+        raise InvalidError(f"no such table property; there are {', '.join(PROPERTIES)}", property=name)
+    return known
+
+
 def normalise_properties(given: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the properties with their values checked and written one way.
 
@@ -121,15 +128,26 @@ def normalise_properties(given: Mapping[str, Any] | None) -> dict[str, str]:
     """
     normalised = {}
     for name, value in (given or {}).items():
-        known = PROPERTIES.get(name)
-        if known is None:
-            raise InvalidError(f"no such table property; there are {', '.join(PROPERTIES)}", property=name)
+        known = _find(name)
         plain = format_duration_ms(parse_duration_ms(value)) if isinstance(value, timedelta) else value
         try:
             normalised[name] = known.read(NONE if plain is None else plain)
         except InvalidError as wrong:
             raise InvalidError(wrong.message, property=name, value=repr(value)) from wrong
     return normalised
+
+
+def change_properties(current: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
+    """Return the properties with some changed; None sets one back to its default.
+
+    Raises:
+        InvalidError: an unknown property, or a wrong value.
+    """
+    given = normalise_properties({name: value for name, value in changes.items() if value is not None})
+    kept = {name: value for name, value in current.items() if name not in changes}
+    for name in changes:
+        _find(name)
+    return kept | given
 
 
 @dataclass(frozen=True, slots=True)
