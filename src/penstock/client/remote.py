@@ -145,7 +145,7 @@ class RemoteNode:
 
     def write(self, call: WriteCall) -> WriteResult:
         """Apply a write; return when it is durable and visible."""
-        return self._ask(calls.WRITE, rows=call.batch.num_rows, call=replace(call, batch=plain_batch(call.batch)))
+        return self._ask(calls.WRITE, rows=call.batch.num_rows, call=_plain_write(call))
 
     def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
         """Delete the rows that match a serialised filter, as of one cut."""
@@ -205,11 +205,11 @@ class RemoteNode:
 
     def lookup(self, call: LookupCall) -> LookupResult:
         """Return one row for each key in the order asked, with `_found`."""
-        return self._ask(calls.LOOKUP, call=replace(call, keys=plain_batch(call.keys)))
+        return self._ask(calls.LOOKUP, call=_plain_keys(call))
 
     def prefix_lookup(self, call: LookupCall) -> LookupResult:
         """Return the live rows whose first key columns equal the one row of `keys`."""
-        return self._ask(calls.PREFIX_LOOKUP, call=replace(call, keys=plain_batch(call.keys)))
+        return self._ask(calls.PREFIX_LOOKUP, call=_plain_keys(call))
 
     def stats(self, table_id: int) -> TableStats:
         """Return the state of a table."""
@@ -222,6 +222,16 @@ class RemoteNode:
         request = asked.encode_request(call_id, arguments)
         reply = self._streams.ask(request, rows=rows, timeout_ms=self._timeout_ms + wait_ms)
         return asked.decode_reply(call_id, reply)
+
+
+def _plain_write(call: WriteCall) -> WriteCall:
+    batch = plain_batch(call.batch)
+    return call if batch is call.batch else replace(call, batch=batch)
+
+
+def _plain_keys(call: LookupCall) -> LookupCall:
+    keys = plain_batch(call.keys)
+    return call if keys is call.keys else replace(call, keys=keys)
 
 
 def _locate(url: str) -> tuple[str, bool]:

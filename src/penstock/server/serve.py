@@ -43,7 +43,11 @@ def serve(
         tls_ca=tls_ca,
         insecure=insecure,
     )
-    known = settings if isinstance(settings, Settings) else Settings.load(overrides=settings)
+    known = (
+        settings
+        if isinstance(settings, Settings)
+        else Settings.load(Path(directory) / "penstock.toml", overrides=settings)
+    )
     engine = Engine.open(directory, known)
     try:
         limits = ServerSettings(request_bytes_max=known.request_bytes_max)

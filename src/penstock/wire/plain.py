@@ -22,6 +22,8 @@ def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     Raises:
         SchemaMismatchError: a column cannot be unfolded.
     """
+    if all(is_plain(type_) and not type_.num_fields for type_ in batch.schema.types):
+        return batch
     fields = [field.with_type(plain_type(field.type)) for field in batch.schema]
     if all(field.type == given.type for field, given in zip(fields, batch.schema, strict=True)):
         return batch
