@@ -140,6 +140,9 @@ def _from_objects(values: Sequence[Any], target: pa.DataType) -> pa.Array:
 
 def _cast(values: pa.Array, target: pa.DataType, *, rounding: bool) -> pa.Array:
     source = values.type
+    if arrow.is_nested(source):
+        # A slice would be cast with the children of the rows outside it.
+        values = values.take(pa.array(np.arange(len(values))))
     if arrow.is_integer(source) and arrow.is_decimal(target):
         # Arrow asks for room for every integer of the type; ours need room for themselves only.
         values = values.cast(pa.decimal128(_DECIMAL_DIGITS, target.scale))

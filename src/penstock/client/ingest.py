@@ -18,7 +18,6 @@ from penstock.model.change import RESERVED_NAMES, ChangeType
 from penstock.model.schema import Schema
 
 CHANGE_TYPE: Final = pa.field("_change_type", pa.string(), nullable=False)
-_CHANGE_TYPES: Final = pa.array([kind.value for kind in ChangeType])
 
 
 def ingest_rows(data: object, schema: Schema) -> pa.RecordBatch:
@@ -90,7 +89,8 @@ def ingest_changes(data: object, schema: Schema) -> pa.RecordBatch:
         raise _missing(CHANGE_TYPE.name, "; it says +I, -U, +U or -D", source)
     batch = _batch(source, schema, schema.names, ignored=RESERVED_NAMES, nulls_in_values=True)
     kinds = source.column(CHANGE_TYPE)
-    unknown = pc.index(pc.is_in(kinds, value_set=_CHANGE_TYPES), False).as_py()
+    known = pa.array([kind.value for kind in ChangeType])
+    unknown = pc.index(pc.is_in(kinds, value_set=known), False).as_py()
     if unknown >= 0:
         raise InvalidError(
             "no such change type; there are +I, -U, +U, -D and +A", row=unknown, change_type=kinds[unknown].as_py()

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import penstock
+
+EXPORTS = [
+    *("AggFunction", "ChangeStream", "Connection", "EARLIEST", "LATEST", "MergeEngine", "Offsets", "PageScanner"),
+    *("PenstockError", "Scan", "ScanBuilder", "ScanSource", "Schema", "Table", "TableBucket", "TableInfo"),
+    *("WriteResult", "Writer", "col", "connect", "errors"),
+]
+
+
+def test_the_package_exports_exactly_these_names() -> None:
+    assert sorted(penstock.__all__) == sorted(EXPORTS)
+    assert dir(penstock) == sorted(EXPORTS)
+    for name in EXPORTS:
+        assert getattr(penstock, name) is not None
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    assert not hasattr(penstock, "nothing")
+
+
+def loaded_by(statements: str) -> set[str]:
+    script = f"{statements}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_almost_nothing() -> None:
+    assert {name for name in loaded_by("import penstock") if name.startswith(("penstock", "pyarrow"))} == {"penstock"}
+
+
+def test_importing_the_client_loads_neither_rocksdb_nor_engine_nor_server() -> None:
+    everything = " ".join(f"penstock.{name};" for name in EXPORTS)
+    loaded = loaded_by(f"import penstock, penstock.client, penstock.client.connection\n{everything}")
+
+    assert "penstock.client.table" in loaded
+    for name in ("rocksdict", "penstock.engine", "penstock.tablet", "penstock.index", "penstock.log"):
+        assert name not in loaded
+    for name in ("penstock.server", "pyarrow.flight", "pyarrow._flight", "pandas", "polars", "duckdb", "pyspark"):
+        assert name not in loaded

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+from tests.unit.client.conftest import ManualTime
+
+from penstock.client.retry import Retry
+from penstock.errors import (
+    BucketFailedError,
+    DiskFullError,
+    InvalidError,
+    NotLeaderError,
+    PenstockError,
+    TooManyScannersError,
+    UnavailableError,
+)
+
+
+class Flaky:
+    def __init__(self, *errors: PenstockError) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    def __call__(self) -> int:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return self.calls
+
+
+def test_a_call_that_succeeds_is_made_once(manual_time: ManualTime) -> None:
+    assert manual_time.retry().run(Flaky()) == 1
+    assert manual_time.pauses == []
+
+
+def test_retriable_errors_are_retried_with_doubling_pauses(manual_time: ManualTime) -> None:
+    call = Flaky(UnavailableError("x"), NotLeaderError("x"), UnavailableError("x"))
+
+    assert manual_time.retry(pause_ms_min=10, pause_ms_max=30).run(call) == 4
+    assert manual_time.pauses == [0.01, 0.02, 0.03]
+
+
+@pytest.mark.parametrize("error", [InvalidError("x"), DiskFullError("x"), BucketFailedError("x")])
+def test_errors_that_waiting_does_not_mend_are_raised_at_once(manual_time: ManualTime, error: PenstockError) -> None:
+    call = Flaky(error)
+
+    with pytest.raises(type(error)):
+        manual_time.retry().run(call)
+    assert call.calls == 1
+
+
+def test_the_last_error_is_raised_when_the_deadline_would_pass(manual_time: ManualTime) -> None:
+    call = Flaky(*(UnavailableError("x", attempt=n) for n in range(10_000)))
+
+    with pytest.raises(UnavailableError) as caught:
+        manual_time.retry(deadline_ms=1_000).run(call)
+    assert caught.value.facts["attempt"] == call.calls - 1
+    assert 0.5 < manual_time.now <= 1.0
+
+
+def test_only_the_errors_asked_for_are_retried(manual_time: ManualTime) -> None:
+    call = Flaky(UnavailableError("x"))
+
+    with pytest.raises(UnavailableError):
+        manual_time.retry().run(call, when=lambda error: isinstance(error, TooManyScannersError))
+
+
+def test_jitter_shortens_a_pause_by_up_to_a_half(manual_time: ManualTime) -> None:
+    retry = Retry(monotonic=manual_time.monotonic, pause=manual_time.pause, jitter=lambda: 1.0, pause_ms_min=10)
+
+    retry.run(Flaky(UnavailableError("x")))
+
+    assert manual_time.pauses == [0.005]
+
+
+def test_pauses_out_of_order_are_refused() -> None:
+    with pytest.raises(InvalidError, match="between its bounds least=5 most=1"):
+        Retry(pause_ms_min=5, pause_ms_max=1)
