@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import Any, Final, TypeVar
 
 from penstock.engine.sync_pool import SyncPool
+from penstock.engine.terms import Terms
 from penstock.engine.write_group import QueuedWrite, WriteGroup
 from penstock.errors import BucketFailedError, DiskFullError, PenstockError, UnavailableError
 from penstock.model.bucket import BucketId
@@ -36,11 +37,12 @@ IDLE_SECONDS: Final = 10.0
 class Committer:
     """Orders all writes and swaps of one table. Thread-safe."""
 
-    def __init__(self, name: str, clock: Clock, syncs: SyncPool) -> None:
+    def __init__(self, name: str, terms: Terms, clock: Clock, syncs: SyncPool) -> None:
         self.view: TableView = {}
         self.published = threading.Condition()
         """Held while index and view change; notified when a view is new."""
         self._name = name
+        self._terms = terms
         self._clock = clock
         self._syncs = syncs
         self._tablets: dict[BucketId, Tablet] = {}
@@ -178,7 +180,7 @@ class Committer:
             future.set_result(result)
 
     def _commit(self, calls: list[QueuedWrite]) -> None:
-        group = WriteGroup(self._tablets, self._clock)
+        group = WriteGroup(self._tablets, self._terms, self._clock)
         for shape, alike in groupby(calls, key=lambda call: call.shape):
             for unit in [list(alike)] if shape is not None else [[call] for call in alike]:
                 group.add(unit)

@@ -23,6 +23,7 @@ from penstock.engine.settings import Settings
 from penstock.engine.sqlite_metadata import SqliteMetadataStore
 from penstock.engine.statistics import table_stats
 from penstock.engine.storage import Storage, open_index
+from penstock.engine.terms import Terms
 from penstock.errors import ClosedError
 from penstock.model.aggregate import AggFunction
 from penstock.model.bucket import TableBucket
@@ -73,7 +74,7 @@ class Engine:
         self._tasks = tasks
         self._closed = False
         self._catalog = Catalog(metadata, clock)
-        self._tables = OpenTables(self._catalog, storage, clock)
+        self._tables = OpenTables(self._catalog, storage, Terms(metadata), clock)
         self._tables.finish_drops()
         self.scanners = Scanners(self._tables.get, settings, clock, self.metrics)
         self._cuts = Cuts(settings, clock)
@@ -264,6 +265,22 @@ class Engine:
         """Return the state of a table."""
         background = self.maintenance.counts(table_id) | {"failures": self._tasks.failures()}
         return table_stats(self._table(table_id), background)
+
+    def step_down(self, bucket: TableBucket) -> None:
+        """Stop leading a bucket; its scan sessions end, their readers go on elsewhere with their tokens."""
+        table = self._table(self._catalog.table(bucket.table).table_id)
+        table.step_down(table.bucket_id(bucket))
+        self.scanners.close_bucket(table.bucket_id(bucket))
+
+    def take_up(self, bucket: TableBucket) -> int:
+        """Lead a bucket again; return its new term."""
+        table = self._table(self._catalog.table(bucket.table).table_id)
+        return table.take_up(table.bucket_id(bucket))
+
+    def reopen(self, bucket: TableBucket) -> None:
+        """Reopen a bucket that failed, cut at its last acknowledged offset."""
+        table = self._table(self._catalog.table(bucket.table).table_id)
+        table.reopen(table.bucket_id(bucket))
 
     def reap(self) -> None:
         """Let go of everything that expired."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from penstock.engine.catalog import Catalog
 from penstock.engine.committer import Committer, TableView
 from penstock.engine.sync_pool import SyncPool
+from penstock.engine.terms import Terms
 from penstock.engine.write_router import WriteRouter
 from penstock.errors import (
     InvalidError,
@@ -41,13 +42,21 @@ class LiveTable:
     """One open table. Thread-safe."""
 
     def __init__(
-        self, info: TableInfo, catalog: Catalog, open_tablet: OpenTablet, *, clock: Clock, syncs: SyncPool
+        self,
+        info: TableInfo,
+        catalog: Catalog,
+        open_tablet: OpenTablet,
+        *,
+        terms: Terms,
+        clock: Clock,
+        syncs: SyncPool,
     ) -> None:
         self.info = info
         self.schema = tablet_schema(info)
-        self.committer = Committer(str(info.table_id), clock, syncs)
+        self.committer = Committer(str(info.table_id), terms, clock, syncs)
         self._catalog = catalog
         self._open_tablet = open_tablet
+        self._terms = terms
         self._lock = threading.RLock()
         self._partitions: dict[int, PartitionInfo] = {}
         self._names: dict[BucketId, TableBucket] = {}
@@ -155,6 +164,22 @@ class LiveTable:
             self.committer.replace_tablet(tablet)
 
         self.committer.run(again)
+
+    def step_down(self, bucket: BucketId) -> None:
+        """Stop leading a bucket: it vanishes from the view, and calls for it are answered NotLeaderError."""
+        for tablet in self.committer.remove_tablets([bucket]):
+            tablet.close()
+
+    def take_up(self, bucket: BucketId) -> int:
+        """Lead a bucket again, in a new term; return the term. A bucket that is led stays as it is."""
+        with self._lock:
+            if bucket not in self._names:
+                raise InvalidError("the table has no such bucket", table=self.info.path, bucket=bucket)
+            if bucket not in self.committer.tablets:
+                self._terms.advance(bucket)
+                tablet = self._open_tablet(bucket, self.schema, merge_rule(self.info))
+                self.committer.add_tablets({bucket: tablet})
+            return self._terms.of(bucket)
 
     def close(self, reason: PenstockError, *, finish: Callable[[Tablet], None] | None = None) -> None:
         """Refuse further calls, finish those under way, let go of the buckets; idempotent."""

@@ -8,6 +8,7 @@ from penstock.engine.catalog import Catalog
 from penstock.engine.live_table import LiveTable
 from penstock.engine.storage import Storage
 from penstock.engine.sync_pool import SyncPool
+from penstock.engine.terms import Terms
 from penstock.errors import ClosedError
 from penstock.model.bucket import BucketId
 from penstock.model.table import TableInfo
@@ -18,9 +19,10 @@ from penstock.tablet.tablet import Tablet
 class OpenTables:
     """Live tables by id. Thread-safe."""
 
-    def __init__(self, catalog: Catalog, storage: Storage, clock: Clock) -> None:
+    def __init__(self, catalog: Catalog, storage: Storage, terms: Terms, clock: Clock) -> None:
         self._catalog = catalog
         self._storage = storage
+        self._terms = terms
         self._clock = clock
         self._syncs = SyncPool()
         self._lock = threading.RLock()
@@ -42,7 +44,14 @@ class OpenTables:
             table = self._tables.get(table_id)
             if table is None:
                 info = self._catalog.table_by_id(table_id)
-                table = LiveTable(info, self._catalog, self._storage.open_tablet, clock=self._clock, syncs=self._syncs)
+                table = LiveTable(
+                    info,
+                    self._catalog,
+                    self._storage.open_tablet,
+                    terms=self._terms,
+                    clock=self._clock,
+                    syncs=self._syncs,
+                )
                 self._tables[table_id] = table
             return table
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import BucketFailedError
+from penstock.engine.terms import Terms
+from penstock.errors import NotLeaderError
 from penstock.model.bucket import BucketId
 from penstock.model.change import BatchKind
 from penstock.model.facts import NO_ID, BatchFacts
@@ -48,8 +49,9 @@ class QueuedWrite:
 class WriteGroup:
     """Plans calls and collects what each bucket has to append. Committer only."""
 
-    def __init__(self, tablets: Mapping[BucketId, Tablet], clock: Clock) -> None:
+    def __init__(self, tablets: Mapping[BucketId, Tablet], terms: Terms, clock: Clock) -> None:
         self._tablets = tablets
+        self._terms = terms
         self._clock = clock
         self._planners: dict[BucketId, Planner] = {}
         self.entries: dict[BucketId, list[Entry]] = {}
@@ -82,7 +84,7 @@ class WriteGroup:
     def _plan_bucket(self, bucket: BucketId, calls: list[QueuedWrite]) -> list[Entry]:
         tablet = self._tablets.get(bucket)
         if tablet is None:
-            raise BucketFailedError("bucket is not open here", bucket=bucket)
+            raise NotLeaderError("this node does not lead the bucket now; try again", bucket=bucket)
         fresh = []
         for call in calls:
             applied = None if call.writer_id == NO_ID else tablet.state.writers.find(call.writer_id, call.sequence)
@@ -115,7 +117,7 @@ class WriteGroup:
                 base_offset=plan.base_offset + start,
                 rows=end - start,
                 timestamp_ms=timestamp_ms,
-                term=1,
+                term=self._terms.of(bucket),
                 schema_id=tablet.schema.schema_id,
                 kind=BatchKind.DATA if end > start else BatchKind.EMPTY,
                 writer_id=call.writer_id,
