@@ -154,7 +154,7 @@ def _aligned(body: pa.Buffer) -> pa.Buffer:
 def _read_messages(body: pa.Buffer) -> tuple[pa.Message, pa.Message]:
     messages = pa.ipc.MessageReader.open_stream(body)
     schema, batch = messages.read_next_message(), messages.read_next_message()
-    if (schema.type, batch.type) != ("schema", "record batch") or _is_compressed(batch.metadata):
+    if (schema.type, batch.type) != ("schema", "record batch") or _is_compressed(batch.metadata.to_pybytes()):
         found = f"{schema.type}, {batch.type}"
         raise InvalidError("a body holds one schema and one uncompressed batch", found=found)
     for more in messages:
@@ -170,7 +170,7 @@ def _known_schema(metadata: bytes, limits: BodyLimits) -> pa.Schema:
     return schema
 
 
-def _is_compressed(metadata: pa.Buffer) -> bool:
+def _is_compressed(metadata: bytes) -> bool:
     # Arrow has verified the flatbuffer; all that is left is to look into it. There is no public way.
     root = struct.unpack_from("<I", metadata, 0)[0]
     header = _slot(metadata, root, _HEADER_SLOT)
@@ -179,7 +179,7 @@ def _is_compressed(metadata: pa.Buffer) -> bool:
     return _slot(metadata, table, _COMPRESSION_SLOT) is not None
 
 
-def _slot(metadata: pa.Buffer, table: int, slot: int) -> int | None:
+def _slot(metadata: bytes, table: int, slot: int) -> int | None:
     vtable = table - struct.unpack_from("<i", metadata, table)[0]
     position = 4 + 2 * slot
     if vtable < 0 or position >= struct.unpack_from("<H", metadata, vtable)[0]:

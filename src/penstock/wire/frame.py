@@ -71,13 +71,17 @@ def encode_frame(kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.R
         total = _aligned(total) + body.size
     if total > FRAME_BYTES_MAX or len(text) > HEADER_BYTES_MAX:
         raise LimitError("the message is too large; ask for less, or send smaller batches", bytes=total)
+    head = _HEAD.pack(MAGIC, PROTOCOL_VERSION, kind, len(text))
+    if not bodies:
+        return pa.py_buffer(head + text)
     frame = pa.allocate_buffer(total)
     with pa.FixedSizeBufferWriter(frame) as sink:
-        sink.write(_HEAD.pack(MAGIC, PROTOCOL_VERSION, kind, len(text)))
-        sink.write(text)
+        sink.write(head + text)
+        position = start
         for body in bodies:
-            sink.write(bytes(_aligned(sink.tell()) - sink.tell()))
+            sink.write(bytes(_aligned(position) - position))
             body.write_to(sink)
+            position = _aligned(position) + body.size
     return frame
 
 
@@ -100,7 +104,7 @@ def decode_frame(frame: pa.Buffer) -> Frame:
         raise UnsupportedError(
             "the other end speaks another protocol; upgrade the older one", protocol=version, known=PROTOCOL_VERSION
         )
-    if kind not in FrameKind.__members__.values():
+    if kind > FrameKind.END:
         raise InvalidError("the message is a frame of no known kind", kind=kind)
     header = _read_header(frame, header_bytes)
     return Frame(FrameKind(kind), header, _read_bodies(frame, _HEAD.size + header_bytes, header.pop("bodies", [])))
@@ -117,7 +121,7 @@ def _read_header(frame: pa.Buffer, header_bytes: int) -> dict[str, Any]:
     if header_bytes > frame.size - _HEAD.size:
         raise InvalidError("the message ends inside its header", bytes=frame.size)
     try:
-        header = json.loads(frame.slice(_HEAD.size, header_bytes).to_pybytes())
+        header = json.loads(frame.slice(_HEAD.size, header_bytes).to_pybytes().decode())
     except (ValueError, RecursionError) as error:
         raise InvalidError("the message's header is no json") from error
     if not isinstance(header, dict):
