@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
 import random
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -503,3 +505,30 @@ def test_five_hundred_random_conditions_agree_with_duckdb() -> None:
         found = np.flatnonzero(Filter(condition, SCHEMA).mask(batch)).tolist()
         assert found == [row for (row,) in expected], condition
     connection.close()
+
+
+def test_random_conditions_agree_with_stored_answers_of_spark(repository: Path) -> None:
+    stored = json.loads((repository / "tests/fixtures/spark_filters.json").read_text())
+    schema = parse_ddl(", ".join(f"{name} {words}" for name, words in stored["types"].items()))
+    arrays = [pa.array(stored["values"][c.name], pa.string()).cast(c.type) for c in schema.columns]
+    batch = pa.RecordBatch.from_arrays(arrays, names=schema.names)
+
+    different = [
+        condition
+        for condition, expected in stored["cases"]
+        if np.flatnonzero(Filter(condition, schema).mask(batch)).tolist() != expected
+    ]
+
+    assert len(stored["cases"]) == 400
+    # 28 digits before the point and 11 after it are more than the 38 that Spark has: it rounds the literal to
+    # 1.5000000001, and finds that equal to a value it is not equal to. Ours is the exact answer.
+    assert [condition.rpartition(" OR ")[2] for condition in different] == ["1.50000000005 != e)"]
+
+
+def test_a_literal_finer_than_the_column_is_not_rounded() -> None:
+    schema = parse_ddl("e DECIMAL(38, 10)")
+    batch = pa.record_batch({"e": pa.array([Decimal("1.5000000001"), Decimal("1.5")], pa.decimal128(38, 10))})
+
+    assert Filter("e = 1.50000000005", schema).mask(batch).tolist() == [False, False]
+    assert Filter("e > 1.50000000005", schema).mask(batch).tolist() == [True, False]
+    assert Filter("e < 1.50000000005", schema).mask(batch).tolist() == [False, True]
