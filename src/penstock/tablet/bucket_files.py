@@ -39,9 +39,15 @@ class BucketFiles:
         self.directory = bucket.directory()
         self._pool = pool
         self._cache = cache
-        disk.make_directory(self.directory)
+        self._made = False
         numbers = [int(name[-_DIGITS:]) for name in disk.list(self.directory) if name[-_DIGITS:].isdigit()]
         self._numbers = itertools.count(max(numbers, default=0) + 1)
+
+    def make_directory(self) -> None:
+        """Create the directory, durably; a bucket without writes needs none."""
+        if not self._made:
+            self.disk.make_directory(self.directory)
+            self._made = True
 
     def path(self, name: str) -> str:
         """Return the path of a file of this bucket."""
@@ -63,7 +69,8 @@ class BucketFiles:
         """
         names = self.names("manifest")
         if not names:
-            if self.names("data"):
+            # Data files beside the whole log are those of a first seal that did not get to its manifest.
+            if self.names("data") and not self.names("segment"):
                 raise CorruptionError("bucket has data files but no manifest; restore it", directory=self.directory)
             return None
         path = self.path(names[-1])
@@ -76,8 +83,9 @@ class BucketFiles:
         """Make a manifest the newest, durably; older ones go.
 
         Raises:
-            OSError: as the disk gave it; the manifest before still counts.
+            OSError: as the disk gave it; which manifest counts after a crash is open, and both are true.
         """
+        self.make_directory()
         older = self.names("manifest")
         write_atomically(self.disk, self.path(f"manifest-{manifest.number:0{_DIGITS}d}"), encode_manifest(manifest))
         self.remove(older)
@@ -87,8 +95,19 @@ class BucketFiles:
         return next(self._numbers)
 
     def open_data(self, name: str) -> DataFile:
-        """Open a data file."""
-        return DataFile(self._pool, self.path(name), self._cache)
+        """Open a data file.
+
+        Raises:
+            CorruptionError: it is missing, damaged, or that of another bucket.
+        """
+        path = self.path(name)
+        try:
+            file = DataFile(self._pool, path, self._cache)
+        except FileNotFoundError as error:
+            raise CorruptionError("data file is missing; restore it", file=path) from error
+        if file.info.bucket != self.bucket:
+            raise CorruptionError("data file belongs to another bucket", file=path, bucket=file.info.bucket)
+        return file
 
     def write_ends(self, ends: npt.NDArray[np.int64]) -> str:
         """Write the ends of a data file to a new file; return its name. Durable when this returns."""
@@ -106,6 +125,11 @@ class BucketFiles:
         for name in names:
             with contextlib.suppress(OSError):
                 self.disk.remove(self.path(name))
+
+    def remove_durably(self, name: str) -> None:
+        """Remove a file that must not come back after a power loss."""
+        self.disk.remove(self.path(name))
+        self.disk.sync_directory(self.directory)
 
     def retire(self, file: DataFile) -> None:
         """Remove a data file when the last view that holds it is gone."""
