@@ -27,57 +27,67 @@ class LastRow:
         """Return the rows to store."""
         if request.clears:
             return self._clear(request, groups, fetch, schema)
-        if request.columns is None or request.deletes is not None:
+        if request.columns is None:
             return Merged(complete(request.rows, schema), groups, request.deletes)
         return self._update(request, groups, fetch, schema)
 
     def _update(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
         """Write the named columns over the row that was there; the others keep their values."""
         written = {name: request.rows.column(i) for i, name in enumerate(request.rows.schema.names)}
-        old = _old_rows(groups, fetch, pa.schema([f for f in schema if f.name not in self._key_names]))
-        group_of_row = pa.array(groups.group_of_row)
-        arrays = [written[f.name] if f.name in written else old.column(f.name).take(group_of_row) for f in schema]
+        old = self._old_rows(groups, fetch, schema)
+        stored = pa.array(groups.group_of_row, mask=_deleted_before(groups, request.deletes))
+        arrays = [written[f.name] if f.name in written else old.column(f.name).take(stored) for f in schema]
         targets = [name for name in written if name not in self._key_names]
-        same = _same_as_before(request.rows, old, groups, targets)
-        return Merged(
-            pa.RecordBatch.from_arrays(arrays, schema=schema), groups, accept=~(same & live_before(groups, None))
-        )
+        accept = ~(_same_as_before(request.rows, old, groups, targets) & live_before(groups, request.deletes))
+        if request.deletes is not None:
+            accept |= request.deletes
+        return Merged(pa.RecordBatch.from_arrays(arrays, schema=schema), groups, request.deletes, accept)
 
     def _clear(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
         """Null the named columns; delete rows in which no column is left. Repeated keys do nothing more."""
         assert request.columns is not None
         cleared = {str(column) for column in request.columns}
-        first = groups.first_rows
-        old = _old_rows(groups, fetch, pa.schema([f for f in schema if f.name not in self._key_names]))
-        rows = request.rows.take(pa.array(first))
+        old = self._old_rows(groups, fetch, schema)
+        stored = pa.array(groups.group_of_row)
         arrays, left, touched = [], np.zeros(groups.count, np.bool_), np.zeros(groups.count, np.bool_)
         for field in schema:
             if field.name in self._key_names:
-                arrays.append(rows.column(field.name))
+                arrays.append(request.rows.column(field.name))
                 continue
             there = old.column(field.name).is_valid().to_numpy(zero_copy_only=False)
             if field.name in cleared:
                 touched |= there
-                arrays.append(pa.nulls(groups.count, field.type))
+                arrays.append(pa.nulls(len(stored), field.type))
             else:
                 left |= there
-                arrays.append(old.column(field.name))
-        single = KeyGroups(
-            np.arange(groups.count), np.ones(groups.count, np.bool_), np.arange(groups.count), groups.live
-        )
-        live = groups.live >= 0
+                arrays.append(old.column(field.name).take(stored))
+        first = np.zeros(len(stored), np.bool_)
+        first[groups.first_rows] = True
+        changes = (groups.live >= 0) & (touched | ~left)
         images = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        return Merged(images, single, deletes=live & ~left, accept=live & (touched | ~left))
+        return Merged(
+            images, groups, deletes=first & ~left[groups.group_of_row], accept=first & changes[groups.group_of_row]
+        )
+
+    def _old_rows(self, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> pa.RecordBatch:
+        """Return the values of the live row of each key, nulls where it has none."""
+        columns = pa.schema([field for field in schema if field.name not in self._key_names])
+        there = groups.live >= 0
+        found = fetch(groups.live[there], columns)
+        if there.all() or not len(columns):
+            return found
+        return found.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
-def _old_rows(groups: KeyGroups, fetch: Fetch, columns: pa.Schema) -> pa.RecordBatch:
-    """Return the live row of each key, nulls where it has none."""
-    there = groups.live >= 0
-    found = fetch(groups.live[there], columns)
-    if there.all():
-        return found
-    places = np.where(there, np.cumsum(there) - 1, -1)
-    return found.take(pa.array(places, mask=~there)) if len(columns) else found
+def _deleted_before(groups: KeyGroups, deletes: Mask | None) -> Mask | None:
+    """Tell for each row whether an earlier row of the batch deletes its key; None if none does."""
+    if deletes is None:
+        return None
+    ordered = deletes[groups.order]
+    before = np.cumsum(ordered, dtype=np.int64) - ordered
+    earlier = np.empty(len(before), np.bool_)
+    earlier[groups.order] = before > before[groups.starts][groups.group]
+    return earlier
 
 
 def _same_as_before(rows: pa.RecordBatch, old: pa.RecordBatch, groups: KeyGroups, targets: list[str]) -> Mask:
