@@ -4,6 +4,9 @@ A checkpoint at C saves the ends below C of every data file, with the writer sta
 that are stored while it runs are at C or beyond, so they are left out by value and no writer waits.
 The index is flushed after C is taken, so it survives with at least C applied: the base may go up
 to C and the index will never be found behind it.
+
+Sealing, checkpoints and compaction of one bucket replace each other's files: whoever calls them
+sees to it that they run one after the other, and never inside the committer, which they wait for.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.codec.manifest import FileEntry
+from penstock.tablet.span import Run
 from penstock.tablet.tablet import Tablet, file_name
 
 
@@ -24,14 +28,12 @@ def checkpoint(tablet: Tablet, flush_index: Callable[[], None]) -> int:
     """
     offset = tablet.exclusively(lambda: _take(tablet))
     flush_index()
-    entries = {name: _save(tablet, entry, offset) for name, entry in tablet.state.entries.items()}
-    replaced = [
-        entry.ends
-        for name, entry in tablet.state.entries.items()
-        if entry.ends is not None and entry.ends != entries[name].ends
-    ]
+    runs = {file_name(run): run for span in tablet.state.sealed for run in span.runs}
+    before = tablet.state.entries
+    entries = {name: _save(tablet, entry, runs[name], offset) for name, entry in before.items()}
     tablet.exclusively(lambda: _publish(tablet, entries, offset))
-    tablet.files.remove(replaced)
+    kept = {entry.ends for entry in entries.values()}
+    tablet.files.remove([entry.ends for entry in before.values() if entry.ends is not None and entry.ends not in kept])
     return offset
 
 
@@ -40,8 +42,7 @@ def _take(tablet: Tablet) -> int:
     return tablet.state.visible
 
 
-def _save(tablet: Tablet, entry: FileEntry, offset: int) -> FileEntry:
-    run = next(run for span in tablet.state.sealed for run in span.runs if file_name(run) == entry.name)
+def _save(tablet: Tablet, entry: FileEntry, run: Run, offset: int) -> FileEntry:
     ends = run.ends.before(offset, run.rows.rows)
     if ends is None or (entry.ends is not None and run.ends.unchanged_since(entry.ends_as_of)):
         return replace(entry, ends_as_of=offset)

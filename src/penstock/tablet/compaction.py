@@ -13,7 +13,7 @@ the last view that holds them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import tee
 
@@ -27,6 +27,7 @@ from penstock.model.change import OFFSET_MAX
 from penstock.tablet.ends import Ends
 from penstock.tablet.span import Run, Span, in_order
 from penstock.tablet.tablet import Tablet, file_name
+from penstock.tablet.tablet_schema import TabletSchema
 
 Rows = npt.NDArray[np.int64]
 
@@ -52,17 +53,30 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A new file and the rows of old runs that it holds, in its order."""
+    """A new file, and the rows of old runs that it holds; `order` puts these in the file's order, None if they are."""
 
     file: DataFile
     entry: FileEntry
     sources: tuple[Chosen, ...]
+    order: Rows | None
 
     def run(self) -> Run:
         """Return the new run with the ends as they are now."""
-        order = np.argsort(np.concatenate([source.offsets() for source in self.sources]), kind="stable")
-        ends = np.concatenate([source.ends() for source in self.sources])[order]
-        return Run(self.file, Ends(ends if bool(np.any(ends != OFFSET_MAX)) else None))
+        return Run(self.file, Ends(_ends_of(self.sources, self.order)))
+
+
+def _order_of(sources: list[Chosen]) -> Rows | None:
+    """Return how to put the rows of several runs in offset order; spans follow each other, runs of one mix."""
+    offsets = np.concatenate([source.offsets() for source in sources])
+    return None if bool(np.all(offsets[1:] > offsets[:-1])) else np.argsort(offsets, kind="stable")
+
+
+def _ends_of(sources: Sequence[Chosen], order: Rows | None) -> Rows | None:
+    """Return the ends of these rows as they are now, None if all are live."""
+    ends = np.concatenate([source.ends() for source in sources])
+    if bool(np.all(ends == OFFSET_MAX)):
+        return None
+    return ends if order is None else ends[order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +93,28 @@ def compact(tablet: Tablet, target: int) -> bool:
     Raises:
         OSError: as the disk gave it; old files stay and the bucket is whole.
     """
-    before = tablet.pins.base
     base = tablet.pins.advance(min(target, tablet.state.checkpoint))
-    if base > before:
-        tablet.exclusively(lambda: _publish_base(tablet))
+    advanced = base > tablet.state.base
+    if advanced:
+        tablet.exclusively(lambda: _publish_base(tablet, base))
     replacements = [_rewrite(tablet, group, base) for group in _groups(tablet, base)]
     if not replacements and tablet.state.complete_from == base:
-        return base > before
+        return advanced
     tablet.exclusively(lambda: _swap(tablet, replacements, base))
     return True
 
 
-def _publish_base(tablet: Tablet) -> None:
+def _publish_base(tablet: Tablet, base: int) -> None:
     tablet.sync_log()
     state = tablet.state
-    tablet.files.write_manifest(
-        tablet.make_manifest(sealed=state.sealed, entries=state.entries, log_start=tablet.log_start)
-    )
+    before, state.base = state.base, base
+    try:
+        tablet.files.write_manifest(
+            tablet.make_manifest(sealed=state.sealed, entries=state.entries, log_start=tablet.log_start)
+        )
+    except OSError:
+        state.base = before
+        raise
     tablet.refresh_view()
 
 
@@ -148,12 +167,12 @@ def _splits(tablet: Tablet, span: Span) -> bool:
 
 
 def _rewrite(tablet: Tablet, group: tuple[Span, ...], base: int) -> Replacement:
-    as_of = tablet.exclusively(lambda: tablet.state.visible)
+    as_of, schema = tablet.exclusively(lambda: (tablet.state.visible, tablet.schema))
     live: list[Chosen] = []
     history: list[Chosen] = []
     for run in (run for span in group for run in span.runs):
         chosen = Chosen(run, np.arange(run.rows.rows, dtype=np.int64))
-        if not tablet.schema.keyed:
+        if not schema.keyed:
             if run.rows.end > base:
                 live.append(chosen)
             continue
@@ -165,37 +184,37 @@ def _rewrite(tablet: Tablet, group: tuple[Span, ...], base: int) -> Replacement:
         lives = ends == OFFSET_MAX
         live.append(Chosen(run, np.flatnonzero(lives)))
         history.append(Chosen(run, np.flatnonzero(kept & ~lives)))
-    rewritten = [_write(tablet, group, sources, base, as_of) for sources in (live, history)]
+    rewritten = [_write(tablet, schema, group, sources, base=base, as_of=as_of) for sources in (live, history)]
     return Replacement(group, tuple(file for file in rewritten if file is not None))
 
 
-def _write(tablet: Tablet, group: tuple[Span, ...], sources: list[Chosen], base: int, as_of: int) -> Rewritten | None:
-    sources = [source for source in sources if len(source.rows)]
+def _write(
+    tablet: Tablet, schema: TabletSchema, group: tuple[Span, ...], chosen: list[Chosen], *, base: int, as_of: int
+) -> Rewritten | None:
+    sources = [source for source in chosen if len(source.rows)]
     if not sources:
         return None
-    start, end = (group if tablet.schema.keyed else _kept(group, base))[0].start, group[-1].end
+    start, end = (group if schema.keyed else _kept(group, base))[0].start, group[-1].end
     rows = sum(len(source.rows) for source in sources)
-    dense = rows == end - start
     name = tablet.files.new_name("data")
-    blocks, same_blocks = tee(in_order([source.run.chosen(source.rows, tablet.schema.storage) for source in sources]))
+    blocks, same_blocks = tee(in_order([source.run.chosen(source.rows, schema.storage) for source in sources]))
     write_data_file(
         tablet.files.disk,
         tablet.files.path(name),
         bucket=tablet.bucket,
-        schema_id=tablet.schema.schema_id,
-        schema=tablet.schema.storage,
+        schema_id=schema.schema_id,
+        schema=schema.storage,
         start=start,
         end=end,
         blocks=(block.batch for block in blocks),
-        offsets=None if dense else (block.offsets for block in same_blocks),
+        offsets=None if rows == end - start else (block.offsets for block in same_blocks),
         directory=_directory(group, base),
         settings=tablet.files.settings,
     )
-    file = tablet.files.open_data(name)
-    run = Rewritten(file, FileEntry(name, None, as_of), tuple(sources))
-    ends = run.run().ends.before(as_of, rows)
-    entry = FileEntry(name, None if ends is None else tablet.files.write_ends(ends), as_of)
-    return Rewritten(file, entry, tuple(sources))
+    order = _order_of(sources)
+    saved = Ends(_ends_of(sources, order)).before(as_of, rows)
+    entry = FileEntry(name, None if saved is None else tablet.files.write_ends(saved), as_of)
+    return Rewritten(tablet.files.open_data(name), entry, tuple(sources), order)
 
 
 def _kept(group: tuple[Span, ...], base: int) -> list[Span]:

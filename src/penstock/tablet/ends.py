@@ -25,6 +25,12 @@ class Ends:
     __slots__ = ("array", "ended")
 
     def __init__(self, array: Offsets | None = None) -> None:
+        self.array: Offsets | None = None
+        self.ended = 0
+        self.load(array)
+
+    def load(self, array: Offsets | None) -> None:
+        """Have these ends, whatever was there; None: every row is live."""
         self.array = array
         self.ended = 0 if array is None else int(np.count_nonzero(array != OFFSET_MAX))
 
@@ -35,7 +41,8 @@ class Ends:
 
     def are_live(self, rows: Rows) -> bool:
         """Tell whether every one of these rows is live."""
-        return self.array is None or bool(np.all(self.array[rows] == OFFSET_MAX))
+        array = self.array
+        return array is None or bool(np.all(array[rows] == OFFSET_MAX))
 
     def store(self, rows: Rows, offsets: Offsets, size: int) -> None:
         """End distinct live rows; `size` is how many rows the run has, or will have, at least."""
@@ -59,13 +66,15 @@ class Ends:
         """Return the ends as they were at `offset`, or None where no row had ended."""
         if self.array is None:
             return None
+        # A copy first: the committer stores on.
         array = self.array[:size].copy()
         array[array >= offset] = OFFSET_MAX
         return array if bool(np.any(array != OFFSET_MAX)) else None
 
     def unchanged_since(self, offset: int) -> bool:
         """Tell whether no row ended at `offset` or later."""
-        return self.array is None or not np.any((self.array >= offset) & (self.array != OFFSET_MAX))
+        array = self.array
+        return array is None or not np.any((array >= offset) & (array != OFFSET_MAX))
 
     def _sized(self, size: int) -> Offsets:
         if self.array is None:

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.errors import CorruptionError
 from penstock.index.key_index import KeyIndex
 from penstock.model.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, Op
 from penstock.tablet.key_groups import group_keys
@@ -21,17 +20,10 @@ Offsets = npt.NDArray[np.int64]
 
 
 def replay_index(tablet: Tablet, index: KeyIndex) -> None:
-    """Apply the changes that the index lacks; rebuild it where it cannot be caught up.
-
-    Raises:
-        CorruptionError: the index is ahead of the log, which is therefore damaged.
-    """
+    """Apply the changes that the index lacks; rebuild it where it cannot be caught up."""
     applied, view = index.applied(tablet.bucket), tablet.view
     if applied > view.visible:
-        if tablet.settings.fsync is FsyncMode.ALWAYS:
-            raise CorruptionError(
-                "log ends before what the index has applied; restore it", bucket=tablet.bucket, applied=applied
-            )
+        assert tablet.settings.fsync is not FsyncMode.ALWAYS
         _rebuild(tablet, "it is ahead of the log, which was not synced")
     elif applied < view.base:
         _rebuild(tablet, "it is behind the base")

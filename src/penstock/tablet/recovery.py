@@ -20,14 +20,16 @@ from penstock.log.segment import Segment, cut_segment, read_segment
 from penstock.log.tail import Tail
 from penstock.model.change import OP, PREV, SYSTEM_FIELDS, Op
 from penstock.model.facts import NO_ID
+from penstock.tablet.active_segment import ClosedTail
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.ends import Ends
 from penstock.tablet.index_replay import replay_index
 from penstock.tablet.merge_rule import MergeRule
-from penstock.tablet.settings import TabletSettings
+from penstock.tablet.settings import FsyncMode, TabletSettings
 from penstock.tablet.span import Run, Span
-from penstock.tablet.tablet import ClosedTail, Tablet, TabletState
+from penstock.tablet.tablet import Tablet, file_name
 from penstock.tablet.tablet_schema import TabletSchema
+from penstock.tablet.tablet_state import TabletState
 from penstock.tablet.view import TabletView
 from penstock.tablet.writer_state import Applied, WriterState
 
@@ -45,39 +47,54 @@ def open_tablet(
         OSError: as the disk gave it.
     """
     manifest = files.newest_manifest()
-    files.remove_rubbish(manifest)
-    segments = _read_segments(files, manifest)
+    durable_end = manifest.durable_end if manifest is not None else 0
+    if schema.keyed and settings.fsync is FsyncMode.ALWAYS:
+        # The index is written after the log was synced.
+        durable_end = max(durable_end, index.applied(files.bucket))
+    segments = _read_segments(files, start=manifest.log_start if manifest is not None else 0, durable_end=durable_end)
     state = _assemble(files, manifest, segments, schema)
     if schema.keyed:
-        _recover_ends(files, manifest, state)
+        _recover_ends(files, state)
     tablet = Tablet(files, schema, rule=rule, index=index, settings=settings, state=state)
     if schema.keyed:
         replay_index(tablet, index)
+    files.remove_rubbish(manifest)
     return tablet
 
 
-def _read_segments(files: BucketFiles, manifest: Manifest | None) -> list[tuple[str, Segment]]:
-    """Read the segments that are not sealed, cut a torn tail, and sync what is shown."""
-    start = manifest.log_start if manifest is not None else 0
-    durable_end = manifest.durable_end if manifest is not None else 0
+def _read_segments(files: BucketFiles, *, start: int, durable_end: int) -> list[tuple[str, Segment]]:
+    """Read the segments that are not sealed; once they are known to be whole, cut a torn tail and sync it."""
     found: list[tuple[str, Segment]] = []
     names = files.names("segment")
+    unfinished = None
     for name in names:
-        last = name == names[-1]
-        segment = read_segment(files.disk, files.path(name), last=last, durable_end=None)
-        if segment is None or (segment.end_offset <= start and segment.base_offset < start):
-            files.remove([name])  # its creation never finished, or it is sealed
-            continue
-        if segment.bucket != files.bucket:
+        segment = read_segment(files.disk, files.path(name), last=name == names[-1], durable_end=None)
+        if segment is None:
+            unfinished = name
+        elif segment.bucket != files.bucket:
             raise CorruptionError("segment belongs to another bucket", file=files.path(name), bucket=segment.bucket)
-        if last:
-            cut_segment(files.disk, files.path(name), segment.valid_bytes)
-        found.append((name, segment))
+        elif segment.end_offset <= start and segment.base_offset < start:
+            files.remove([name])  # sealed
+        else:
+            found.append((name, segment))
+    _check_whole(files, [segment for _, segment in found], start=start, durable_end=durable_end)
+    if unfinished is not None:
+        # Behind a younger segment nobody could tell any more that its creation never finished.
+        files.remove_durably(unfinished)
+    elif found and found[-1][0] == names[-1]:
+        cut_segment(files.disk, files.path(names[-1]), found[-1][1].valid_bytes)
+    return found
+
+
+def _check_whole(files: BucketFiles, segments: list[Segment], *, start: int, durable_end: int) -> None:
     end = start
-    for name, segment in found:
+    for segment in segments:
         if segment.base_offset != end:
             raise CorruptionError(
-                "log has a gap; restore it", file=files.path(name), base_offset=segment.base_offset, expected=end
+                "log has a gap; restore it",
+                directory=files.directory,
+                base_offset=segment.base_offset,
+                expected=end,
             )
         end = segment.end_offset
     if end < durable_end:
@@ -87,7 +104,6 @@ def _read_segments(files: BucketFiles, manifest: Manifest | None) -> list[tuple[
             end_offset=end,
             durable_end=durable_end,
         )
-    return found
 
 
 def _assemble(
@@ -140,28 +156,28 @@ def _load_tails(state: TabletState, segments: list[tuple[str, Segment]], schema:
     )
 
 
-def _recover_ends(files: BucketFiles, manifest: Manifest | None, state: TabletState) -> None:
+def _recover_ends(files: BucketFiles, state: TabletState) -> None:
     """Load the saved ends and replay the changes after them; make them anew if they do not fit."""
     spans = (*state.sealed, *(closed.span for closed in state.closed))
     view = TabletView.of(files.bucket, state.base, state.visible, spans)
-    saved = [entry for span in (manifest.spans if manifest is not None else ()) for entry in span.files]
-    runs = [run for span in state.sealed for run in span.runs]
     try:
-        for run, entry in zip(runs, saved, strict=True):
-            if entry.ends is not None:
-                loaded = Ends(files.read_ends(entry.ends, run.rows.rows))
-                run.ends.array, run.ends.ended = loaded.array, loaded.ended
-        start = min([entry.ends_as_of for entry in saved], default=state.visible)
+        for run in (run for span in state.sealed for run in span.runs):
+            saved = state.entries[file_name(run)].ends
+            if saved is not None:
+                run.ends.load(files.read_ends(saved, run.rows.rows))
+        start = min([entry.ends_as_of for entry in state.entries.values()], default=state.visible)
         if replay_ends(view, min(start, _log_start(state))):
             return
         reason = "they do not fit the log"
-    except (CorruptionError, FileNotFoundError) as error:
+    except (CorruptionError, OSError) as error:
         reason = str(error)
     _log.warning("saved ends are not usable, making them anew bucket=%s reason=%s", files.bucket, reason)
     for run in (run for span in spans for run in span.runs):
-        run.ends.array, run.ends.ended = None, 0
+        run.ends.load(None)
     if not replay_ends(view, state.complete_from):
         raise CorruptionError("changes end rows that are not live; restore the bucket", directory=files.directory)
+    # The next checkpoint saves all of them; until then, so does every manifest say.
+    state.entries = {name: FileEntry(name, None, state.complete_from) for name in state.entries}
 
 
 def _log_start(state: TabletState) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from penstock.codec.manifest import FileEntry
 from penstock.log.data_file import write_data_file
 from penstock.log.tail import TailView
+from penstock.tablet.active_segment import ClosedTail
 from penstock.tablet.span import Run, Span
-from penstock.tablet.tablet import ClosedTail, Tablet
+from penstock.tablet.tablet import Tablet
 
 
 def seal(tablet: Tablet, *, active_too: bool = False) -> int:

@@ -9,7 +9,6 @@ writes until it is reopened (I-8).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -20,23 +19,23 @@ from penstock.codec.manifest import FileEntry, Manifest, SpanEntry
 from penstock.errors import BucketFailedError, CorruptionError
 from penstock.index.key_index import KeyIndex
 from penstock.log.data_file import DataFile
-from penstock.log.segment import SegmentWriter, cut_segment
-from penstock.log.tail import Tail, TailView
 from penstock.model.bucket import BucketId
-from penstock.model.facts import NO_ID, BatchFacts
+from penstock.model.facts import NO_ID
+from penstock.tablet.active_segment import ActiveSegment, ClosedTail, Entry
 from penstock.tablet.bucket_files import BucketFiles
-from penstock.tablet.ends import Ends
 from penstock.tablet.merge_rule import MergeRule
 from penstock.tablet.pins import Pins
 from penstock.tablet.planner import Planned, Planner
 from penstock.tablet.settings import FsyncMode, TabletSettings
 from penstock.tablet.span import Run, Span
 from penstock.tablet.tablet_schema import TabletSchema
+from penstock.tablet.tablet_state import TabletState
 from penstock.tablet.view import TabletView
-from penstock.tablet.writer_state import Applied, WriterState
+from penstock.tablet.writer_state import Applied
+
+__all__ = ["Entry", "Exclusively", "Tablet", "TabletState", "file_name"]
 
 Offsets = npt.NDArray[np.int64]
-Entry = tuple[BatchFacts, pa.RecordBatch | None]
 T = TypeVar("T")
 
 _FIRST_SEGMENT_BYTES = 1 << 20
@@ -51,35 +50,6 @@ class Exclusively(Protocol):
 
 def _directly(step: Callable[[], T]) -> T:
     return step()
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedTail:
-    """Rows whose segments are finished but not yet sealed into a data file."""
-
-    run: Run
-    schema: TabletSchema
-    segments: tuple[str, ...]
-
-    @property
-    def span(self) -> Span:
-        """Return the rows as a span."""
-        return Span(self.run.rows.start, self.run.rows.end, (self.run,))
-
-
-@dataclass(slots=True)
-class TabletState:
-    """What a bucket consists of; made by recovery, kept by the tablet."""
-
-    base: int
-    complete_from: int
-    checkpoint: int
-    timestamp_ms: int
-    writers: WriterState
-    sealed: tuple[Span, ...]
-    closed: tuple[ClosedTail, ...]
-    entries: dict[str, FileEntry]
-    visible: int
 
 
 class Tablet:
@@ -104,10 +74,8 @@ class Tablet:
         self.failure: BaseException | None = None
         self.exclusively: Exclusively = _directly
         self._index = index
-        self._tail: Tail | None = None
-        self._tail_ends = Ends()
-        self._writer: SegmentWriter | None = None
-        self._synced_bytes = 0
+        self._active: ActiveSegment | None = None
+        self._next_segment: str | None = None
         self._rolled = False
         self.view = self._make_view()
 
@@ -120,7 +88,7 @@ class Tablet:
     def tail_bytes(self) -> int:
         """Return how much memory unsealed rows take, about."""
         closed = sum(c.run.rows.rows for c in self.state.closed)
-        return (self._tail.bytes if self._tail is not None else 0) + 64 * closed
+        return (self._active.tail.bytes if self._active is not None else 0) + 64 * closed
 
     @property
     def tail_rows(self) -> int:
@@ -132,7 +100,7 @@ class Tablet:
         """Return the offset from which on rows are in segments only."""
         if self.state.closed:
             return self.state.closed[0].run.rows.start
-        return self._tail.start if self._tail is not None else self.view.visible
+        return self._active.tail.start if self._active is not None else self.view.visible
 
     def planner(self) -> Planner:
         """Return a planner for one group of writes.
@@ -173,13 +141,11 @@ class Tablet:
             BucketFailedError: the log is in doubt; reopen the bucket.
         """
         self._check_usable()
-        writer = self._open_writer()
-        before = writer.size
+        active = self._open_segment()
         try:
-            for facts, batch in entries:
-                writer.append(facts, batch)
+            active.append(entries)
         except OSError:
-            self._rolled_back(writer, before)
+            self._take_back(active)
             raise
         except BucketFailedError as error:
             self.failure = error
@@ -187,8 +153,11 @@ class Tablet:
 
     def rollback(self) -> None:
         """Take back everything appended since the last publication."""
-        if self._writer is not None and self.failure is None:
-            self._rolled_back(self._writer, self._synced_bytes)
+        if self._active is not None and self.failure is None:
+            try:
+                self._active.rollback()
+            except BucketFailedError as error:
+                self.failure = error
 
     def sync(self) -> None:
         """Make what was appended durable, as the settings ask.
@@ -196,17 +165,22 @@ class Tablet:
         Raises:
             BucketFailedError: it is not known what is durable; the bucket takes no more writes.
         """
-        assert self._writer is not None
+        assert self._active is not None
         if self.settings.fsync is not FsyncMode.ALWAYS:
             return
         self.sync_log()
 
     def sync_log(self) -> None:
-        """Make the log durable now, whatever the settings ask."""
-        if self._writer is None or self.failure is not None:
+        """Make the log durable now, whatever the settings ask. Every step that writes a manifest begins so.
+
+        Raises:
+            BucketFailedError: it failed, now or before: what the bucket believes may be more than is durable.
+        """
+        self._check_usable()
+        if self._active is None:
             return
         try:
-            self._writer.sync()
+            self._active.sync()
         except BucketFailedError as error:
             self.failure = error
             raise
@@ -219,19 +193,17 @@ class Tablet:
         Raises:
             BucketFailedError: the index failed; the log is durable and a reopened bucket has it all.
         """
-        assert self._writer is not None
-        assert self._tail is not None
-        self._synced_bytes = self._writer.size
-        for facts, batch in entries:
-            self._tail.append(facts, batch)
+        assert self._active is not None
+        self._active.publish(entries)
+        for facts, _ in entries:
             self.state.timestamp_ms = max(self.state.timestamp_ms, facts.timestamp_ms)
             if facts.writer_id != NO_ID:
                 self.state.writers.record(facts.writer_id, Applied(facts.sequence, facts.base_offset, facts.end_offset))
-        self.state.visible = self._tail.end
+        self.state.visible = self._active.tail.end
         view = self._make_view()
         try:
             self._end_rows(view, planned)
-        except BaseException as error:
+        except Exception as error:
             self.failure = error
             raise BucketFailedError(
                 "index or ends failed after the log was durable; reopen the bucket", bucket=self.bucket
@@ -240,7 +212,7 @@ class Tablet:
 
     def wants_roll(self) -> bool:
         """Tell whether the active segment is as large as it may be."""
-        return self._writer is not None and self._writer.size >= self.settings.segment_bytes
+        return self._active is not None and self._active.bytes >= self.settings.segment_bytes
 
     def roll(self) -> None:
         """Finish the active segment; the next write starts another.
@@ -248,19 +220,15 @@ class Tablet:
         Raises:
             BucketFailedError: the segment could not be finished.
         """
-        if self._writer is None or self._tail is None:
+        if self._active is None:
             return
         self._check_usable()
         try:
-            self._writer.finish()
+            closed = self._active.finish()
         except BucketFailedError as error:
             self.failure = error
             raise
-        closed = ClosedTail(Run(self._tail.snapshot(), self._tail_ends), self.schema, (_name(self._writer.path),))
-        self.state.closed = (*self.state.closed, closed)
-        self._tail, self._writer, self._tail_ends = None, None, Ends()
-        self._rolled = True
-        self.view = self._make_view()
+        self._end_segment(closed)
 
     def set_schema(self, schema: TabletSchema, rule: MergeRule) -> None:
         """Write by another schema from now on."""
@@ -282,37 +250,29 @@ class Tablet:
         spans = tuple(
             SpanEntry(span.start, span.end, tuple(entries[file_name(run)] for run in span.runs)) for span in sealed
         )
-        state = self.state
-        return Manifest(
-            bucket=self.bucket,
-            number=self.files.new_manifest_number(),
-            base=self.pins.base,
-            complete_from=state.complete_from,
-            checkpoint=state.checkpoint,
-            log_start=log_start,
-            durable_end=state.visible,
-            timestamp_ms=state.timestamp_ms,
-            writer_state=state.writers.to_bytes(),
-            spans=spans,
-        )
+        return self.state.manifest(self.bucket, self.files.new_manifest_number(), log_start=log_start, spans=spans)
 
     def refresh_view(self) -> None:
         """Show spans or base that were swapped."""
         self.view = self._make_view()
 
     def close(self) -> None:
-        """Finish the active segment where possible; idempotent."""
-        if self._writer is not None:
+        """Finish the active segment, unless the bucket has failed; idempotent.
+
+        Raises:
+            BucketFailedError: the segment could not be finished.
+        """
+        if self._active is not None:
             if self.failure is None:
                 self.roll()
             else:
-                self._writer.close()
+                self._active.close()
         self.failure = self.failure or BucketFailedError("bucket is closed", bucket=self.bucket)
 
     def abandon(self) -> None:
         """Let go without finishing anything: the bucket's files are about to be removed."""
-        if self._writer is not None:
-            self._writer.close()
+        if self._active is not None:
+            self._active.close()
         self.failure = self.failure or BucketFailedError("bucket was dropped", bucket=self.bucket)
 
     def adopt_pins(self, other: Tablet) -> None:
@@ -321,12 +281,14 @@ class Tablet:
             self.pins.pin(name, offset)
 
     def cut_unacknowledged(self) -> None:
-        """Cut the log at the last acknowledged offset, durably, before a failed bucket is reopened."""
-        writer = self._writer
-        if writer is not None:
-            writer.close()
-            cut_segment(self.files.disk, writer.path, self._synced_bytes)
-            self._writer = None
+        """Cut the log at the last acknowledged offset, durably, before a failed bucket is reopened.
+
+        Raises:
+            OSError: as the disk gave it; try again.
+        """
+        if self._active is not None:
+            self._active.cut_unacknowledged()
+            self._active = None
 
     def _check_usable(self) -> None:
         if self.failure is not None:
@@ -345,29 +307,37 @@ class Tablet:
         except CorruptionError:
             return False
 
-    def _open_writer(self) -> SegmentWriter:
-        if self._writer is None:
-            start = self.state.visible
-            self.files.make_directory()
-            self._writer = SegmentWriter.create(
-                self.files.disk,
-                self.files.path(self.files.new_name("segment")),
-                bucket=self.bucket,
-                base_offset=start,
-                schema_id=self.schema.schema_id,
-                schema=self.schema.storage,
-                preallocate_bytes=self.settings.segment_bytes if self._rolled else _FIRST_SEGMENT_BYTES,
-            )
-            self._synced_bytes = self._writer.size
-            self._tail = Tail(self.schema.storage, start)
-            self._tail_ends = Ends()
-        return self._writer
+    def _open_segment(self) -> ActiveSegment:
+        if self._active is not None:
+            return self._active
+        if self._next_segment is None:
+            self._next_segment = self.files.new_name("segment")
+        else:
+            # An attempt that failed may have left its file; half a segment is understood only as the last one.
+            self.files.remove([self._next_segment])
+        self._active = ActiveSegment(
+            self.files,
+            self._next_segment,
+            schema=self.schema,
+            start=self.state.visible,
+            preallocate_bytes=self.settings.segment_bytes if self._rolled else _FIRST_SEGMENT_BYTES,
+        )
+        self._next_segment = None
+        return self._active
 
-    def _rolled_back(self, writer: SegmentWriter, size: int) -> None:
+    def _take_back(self, active: ActiveSegment) -> None:
         try:
-            writer.rollback(size)
-        except BucketFailedError as error:
+            closed = active.take_back()
+        except OSError as error:
             self.failure = error
+            return
+        if closed is not None:
+            self._end_segment(closed)
+
+    def _end_segment(self, closed: ClosedTail) -> None:
+        self.state.closed = (*self.state.closed, closed)
+        self._active, self._rolled = None, True
+        self.view = self._make_view()
 
     def _end_rows(self, view: TabletView, planned: Planned) -> None:
         if not self.schema.keyed:
@@ -381,11 +351,9 @@ class Tablet:
 
     def _make_view(self) -> TabletView:
         spans = [*self.state.sealed, *(closed.span for closed in self.state.closed)]
-        if self._tail is not None and self._tail.rows:
-            rows: TailView = self._tail.snapshot()
-            self._tail_ends.cover(rows.rows)
-            spans.append(Span(rows.start, rows.end, (Run(rows, self._tail_ends),)))
-        return TabletView.of(self.bucket, self.pins.base, self.state.visible, tuple(spans))
+        if self._active is not None and (tail := self._active.span()) is not None:
+            spans.append(tail)
+        return TabletView.of(self.bucket, self.state.base, self.state.visible, tuple(spans))
 
 
 def file_name(run: Run) -> str:
