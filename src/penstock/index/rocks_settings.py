@@ -28,8 +28,8 @@ _RANGES: Final = {
 class RocksIndexSettings:
     """Sizes of one RocksDB instance; memory is about memtable_bytes * memtables_max + block_cache_bytes.
 
-    Bloom filters and block indexes of open files come on top, 1.3 bytes a key: kept in the block
-    cache they would be evicted by data blocks, and a filter is larger than a shard of the cache.
+    Bloom filters and block indexes of open files come on top, little more than `bloom_bits_per_key`:
+    kept in the block cache, a filter larger than a shard of the cache would be read again and again.
     """
 
     memtable_bytes: int = 16 * _MIB
