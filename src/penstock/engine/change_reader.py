@@ -1,0 +1,153 @@
+"""Reading the log: pages of changes from several buckets, waiting for the first where there is none.
+
+A pull keeps nothing but a pin where the reader stands, for one TTL. The bytes asked for are shared out
+over the buckets that have changes; what one does not need goes to the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.engine.change_images import ChangeImages
+from penstock.engine.change_page import read_page
+from penstock.engine.committer import TableView
+from penstock.engine.live_table import LiveTable
+from penstock.engine.projection import Projection
+from penstock.engine.reader_pins import ReaderPins
+from penstock.engine.settings import PAGE_BYTES_MAX, Settings
+from penstock.engine.table_pins import not_led
+from penstock.errors import InvalidError, OffsetOutOfRangeError
+from penstock.model.bucket import BucketId, TableBucket
+from penstock.model.calls import ChangePage, Images, Offsets, PullChanges
+from penstock.runtime.clock import Clock
+
+WAIT_MS_MAX: Final = 60_000
+
+Positions = Mapping[BucketId, tuple[int, int | None]]
+
+
+class ChangeReader:
+    """Reads changes for all log readers of a node. Thread-safe."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._clock = clock
+        self._pins = ReaderPins(settings, clock)
+
+    def pull(self, table: LiveTable, call: PullChanges) -> list[ChangePage]:
+        """Return pages of the buckets that have changes, waiting for the first; none if the wait ran out.
+
+        Raises:
+            InvalidError: a bucket, column, position or size is not what it may be.
+            PartitionNotFoundError: a partition does not exist (any more).
+            OffsetOutOfRangeError: a position is below the base or beyond the end.
+            NotLeaderError: a bucket is not led here.
+            PenstockError: the table was dropped or closed meanwhile.
+        """
+        _check(call)
+        schema = table.known_schema(call.schema_id)
+        images = ChangeImages(schema, Projection(schema, call.columns), before=call.images is Images.FULL)
+        positions = {table.bucket_id(bucket): position for bucket, position in call.positions.items()}
+        if call.reader_id is not None:
+            starts = {bucket: start for bucket, (start, _) in positions.items()}
+            try:
+                self._pins.stand(table, call.reader_id, starts)
+            except OffsetOutOfRangeError as error:
+                raise _below_base(error.facts["bucket"], error.facts["offset"], error.facts["base"]) from error
+        view = self._wait(table, positions, call.wait_ms)
+        ready = sorted((available, bucket) for bucket, available in _available(table, view, positions).items())
+        pages, room = [], call.max_bytes
+        for place, (available, bucket) in enumerate(ready):
+            share = room // (len(ready) - place)
+            start = positions[bucket][0]
+            page = read_page(view[bucket], table.name(bucket), images, start=start, end=start + available, room=share)
+            pages.append(page)
+            room = max(0, room - page.batch.nbytes)
+        return pages
+
+    def offsets(self, table: LiveTable, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:
+        """Return base and end of every bucket; with a timestamp, base is the first change at or after it."""
+        found = {}
+        for bucket, view in table.view.items():
+            base = view.base
+            if timestamp_ms is not None:
+                first = view.directory(base, view.visible).first_offset_at(timestamp_ms)
+                base = view.visible if first is None else max(base, first)
+            found[table.name(bucket)] = Offsets(base, view.visible)
+        return found
+
+    def reap(self) -> int:
+        """Let go of what readers stood at that have not pulled for a TTL; return how many."""
+        return self._pins.reap()
+
+    def _wait(self, table: LiveTable, positions: Positions, wait_ms: int) -> TableView:
+        """Return a view in which a bucket has changes, or the present one when the wait ran out."""
+        committer = table.committer
+        deadline_ms = self._clock.monotonic_ms() + min(wait_ms, WAIT_MS_MAX)
+        finished = all(start == end for start, end in positions.values())
+        while True:
+            view = committer.view
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if finished or left_ms <= 0 or _available(table, view, positions):
+                return view
+            with committer.published:
+                if committer.view is not view:
+                    continue
+                if not committer.published.wait(left_ms / 1000):
+                    return committer.view
+                woken_for_nothing = committer.view is view
+            if woken_for_nothing:
+                # The committer wakes its readers without a new view when it closes, and then says why.
+                committer.run(_nothing)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _check(call: PullChanges) -> None:
+    if not 0 < call.max_bytes <= PAGE_BYTES_MAX:
+        raise InvalidError("max_bytes is a number of bytes", max_bytes=call.max_bytes, max=PAGE_BYTES_MAX)
+    if call.wait_ms < 0:
+        raise InvalidError("wait_ms is not negative", wait_ms=call.wait_ms)
+    for bucket, (start, end) in call.positions.items():
+        if start < 0 or (end is not None and end < start):
+            raise InvalidError(
+                "a position is an offset and an end that is not below it", bucket=bucket, start=start, end=end
+            )
+
+
+def _available(table: LiveTable, view: TableView, positions: Positions) -> dict[BucketId, int]:
+    """Return how many changes each bucket has, where it has some.
+
+    Raises:
+        OffsetOutOfRangeError: a position is below the base or beyond the end.
+        NotLeaderError: a bucket is not led here.
+    """
+    found = {}
+    for bucket, (start, end) in positions.items():
+        tablet_view = view.get(bucket)
+        if tablet_view is None:
+            raise not_led(bucket)
+        if start < tablet_view.base:
+            raise _below_base(table.name(bucket), start, tablet_view.base)
+        if start > tablet_view.visible:
+            raise OffsetOutOfRangeError(
+                "offset is beyond the end of the log; start at the end",
+                bucket=table.name(bucket),
+                offset=start,
+                end=tablet_view.visible,
+            )
+        stop = tablet_view.visible if end is None else min(end, tablet_view.visible)
+        if start < stop:
+            found[bucket] = stop - start
+    return found
+
+
+def _below_base(bucket: TableBucket, offset: int, base: int) -> OffsetOutOfRangeError:
+    return OffsetOutOfRangeError(
+        "changes from this offset on are no longer kept; start at the base, or from a new scan",
+        bucket=bucket,
+        offset=offset,
+        base=base,
+    )

@@ -1,0 +1,148 @@
+"""Cuts: one offset per bucket, all of one moment, pinned while somebody reads at them.
+
+A cut that nobody touched for a scanner's TTL is forgotten, and its pins with it. Opening a scanner
+with the cut, and every page of one, touches it.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.engine.live_table import LiveTable
+from penstock.engine.settings import Settings
+from penstock.engine.table_pins import not_led, pin, unpin
+from penstock.errors import (
+    InvalidError,
+    OffsetOutOfRangeError,
+    TooManyScannersError,
+    UnknownOrExpiredScannerError,
+)
+from penstock.model.bucket import BucketId, TableBucket
+from penstock.model.calls import Cut
+from penstock.runtime.clock import Clock
+
+CUTS_MAX: Final = 10_000
+
+
+@dataclass(slots=True)
+class _OpenCut:
+    table: LiveTable
+    offsets: Mapping[BucketId, int]
+    used_ms: int
+
+
+class Cuts:
+    """The open cuts of a node. Thread-safe."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._ttl_ms = settings.scanner_ttl_ms
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._cuts: dict[str, _OpenCut] = {}
+
+    def open(
+        self,
+        table: LiveTable,
+        as_of: Mapping[TableBucket, int] | None = None,
+        buckets: Sequence[TableBucket] | None = None,
+    ) -> Cut:
+        """Take and pin the present cut of some buckets (None: all), or pin the one given.
+
+        Raises:
+            InvalidError: no such bucket, or `as_of` leaves one out.
+            PartitionNotFoundError: a partition does not exist (any more).
+            OffsetOutOfRangeError: `as_of` is below a base or beyond an end.
+            NotLeaderError: a bucket is not led here.
+            TooManyScannersError: there are too many cuts.
+        """
+        with self._lock:
+            if len(self._cuts) >= CUTS_MAX:
+                raise TooManyScannersError(
+                    "too many cuts are open; release some, or wait until they expire", max=CUTS_MAX
+                )
+        names = {table.bucket_id(bucket): bucket for bucket in (table.buckets() if buckets is None else buckets)}
+        cut_id = uuid.uuid4().hex
+        pin_name = _pin_name(cut_id)
+        offsets = _present(table, names, pin_name) if as_of is None else _given(table, names, as_of, pin_name)
+        with self._lock:
+            self._cuts[cut_id] = _OpenCut(table, offsets, self._clock.monotonic_ms())
+        return Cut(cut_id, {names[bucket]: offset for bucket, offset in offsets.items()})
+
+    def touch(self, cut_id: str) -> None:
+        """Keep a cut for another TTL.
+
+        Raises:
+            UnknownOrExpiredScannerError: it was released, has expired, or never was.
+        """
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            cut = self._cuts.get(cut_id)
+            if cut is not None and not self._expired(cut, now_ms):
+                cut.used_ms = now_ms
+                return
+        self.release(cut_id)
+        raise UnknownOrExpiredScannerError("the cut is unknown or has expired; open it again", cut_id=cut_id)
+
+    def release(self, cut_id: str) -> None:
+        """Unpin a cut; idempotent."""
+        with self._lock:
+            cut = self._cuts.pop(cut_id, None)
+        if cut is not None:
+            unpin(cut.table, _pin_name(cut_id), cut.offsets)
+
+    def reap(self) -> int:
+        """Release the cuts that have expired; return how many."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            expired = [cut_id for cut_id, cut in self._cuts.items() if self._expired(cut, now_ms)]
+        for cut_id in expired:
+            self.release(cut_id)
+        return len(expired)
+
+    def _expired(self, cut: _OpenCut, now_ms: int) -> bool:
+        return now_ms - cut.used_ms > self._ttl_ms
+
+
+def _pin_name(cut_id: str) -> str:
+    return f"cut-{cut_id}"
+
+
+def _present(table: LiveTable, buckets: Mapping[BucketId, TableBucket], pin_name: str) -> dict[BucketId, int]:
+    """Pin what one view shows; return it."""
+    while True:
+        view = table.view
+        missing = [name for bucket, name in buckets.items() if bucket not in view]
+        if missing:
+            raise not_led(missing[0])
+        offsets = {bucket: view[bucket].visible for bucket in buckets}
+        try:
+            pin(table, pin_name, offsets)
+        except OffsetOutOfRangeError:
+            # Compaction passed between view and pin; the next view is beyond it.
+            continue
+        return offsets
+
+
+def _given(
+    table: LiveTable, buckets: Mapping[BucketId, TableBucket], as_of: Mapping[TableBucket, int], pin_name: str
+) -> dict[BucketId, int]:
+    """Pin the offsets given, once each is known to be readable."""
+    for name in buckets.values():
+        if name not in as_of:
+            raise InvalidError("as_of names every bucket; one that was born later stands at offset 0", bucket=name)
+    offsets = {bucket: as_of[name] for bucket, name in buckets.items()}
+    view = table.view
+    for bucket, offset in offsets.items():
+        if bucket in view and offset > view[bucket].visible:
+            raise OffsetOutOfRangeError(
+                "offset is beyond the end of the bucket",
+                bucket=buckets[bucket],
+                offset=offset,
+                end=view[bucket].visible,
+            )
+    pin(table, pin_name, offsets)
+    return offsets

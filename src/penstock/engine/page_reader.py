@@ -1,0 +1,142 @@
+"""Pages of one bucket at one snapshot: rows in offset order, cut where a page is full.
+
+Blocks come from the view as they are stored; a page is a few slices of them. What is left of the
+last block waits for the next page, so that every block is read once. A page that is asked for again
+is read again: from where its first block began, so that it is made of the same slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.engine.page_size import fitting, size_of
+from penstock.engine.read_errors import reading
+from penstock.engine.scan_plan import ScanPlan
+from penstock.runtime.clock import Clock
+from penstock.tablet.view import TabletView
+
+SEARCH_MS_MAX: Final = 200
+"""How long a page looks for rows that pass the filter."""
+
+
+class PageSpan(NamedTuple):
+    """The offsets [start, end) that a page covers, and where the block of its first row begins."""
+
+    start: int
+    end: int
+    read_from: int
+    has_more: bool
+
+
+class _Block(NamedTuple):
+    """Rows that pass, of the stored block that covers [read_from, end)."""
+
+    read_from: int
+    end: int
+    offsets: npt.NDArray[np.int64]
+    batch: pa.RecordBatch
+
+
+class PageReader:
+    """Reads the pages of a scan one after the other. Not thread-safe."""
+
+    def __init__(self, view: TabletView, plan: ScanPlan, start: int, clock: Clock) -> None:
+        self._view = view
+        self._plan = plan
+        self._clock = clock
+        self._end = start
+        self._blocks = self._read(start)
+        self._left: _Block | None = None
+
+    def next(self, limit: int | None) -> tuple[PageSpan, pa.RecordBatch]:
+        """Return the next page, of at most `limit` rows, and what it covers.
+
+        Raises:
+            UnavailableError: the disk refused; the page is still the next one.
+            CorruptionError: stored bytes are damaged.
+        """
+        start = self._end
+        try:
+            with reading(self._plan.bucket):
+                return self._next(start, limit)
+        except BaseException:
+            self._begin_at(start)
+            raise
+
+    def again(self, span: PageSpan) -> pa.RecordBatch:
+        """Return a page that was read before.
+
+        Raises:
+            UnavailableError: the disk refused.
+            CorruptionError: stored bytes are damaged.
+        """
+        pieces = []
+        with reading(self._plan.bucket):
+            for block in self._read(span.read_from):
+                low, high = (int(place) for place in np.searchsorted(block.offsets, (span.start, span.end)))
+                if low < high:
+                    pieces.append(block.batch.slice(low, high - low))
+                if block.end >= span.end:
+                    break
+        return self._joined(pieces)
+
+    def rest(self) -> None:
+        """Hold no rows until the next page is asked for."""
+        if self._left is not None:
+            self._begin_at(self._end)
+
+    def _begin_at(self, offset: int) -> None:
+        self._end = offset
+        self._blocks = self._read(offset)
+        self._left = None
+
+    def _next(self, start: int, limit: int | None) -> tuple[PageSpan, pa.RecordBatch]:
+        room, rows, pieces = self._plan.page_bytes, 0, []
+        read_from, has_more = self._end, False
+        deadline_ms = self._clock.monotonic_ms() + SEARCH_MS_MAX
+        while limit is None or rows < limit:
+            block, self._left = self._left or next(self._blocks, None), None
+            if block is None:
+                self._end = self._plan.log_offset
+                break
+            if rows == 0:
+                read_from = block.read_from
+            wanted = block.batch.num_rows if limit is None else min(block.batch.num_rows, limit - rows)
+            count, size = fitting(partial(size_of, block.batch), wanted, room, least=int(rows == 0))
+            if count:
+                pieces.append(block.batch.slice(0, count))
+                room, rows = room - size, rows + count
+                self._end = int(block.offsets[count - 1]) + 1
+            if count < block.batch.num_rows:
+                self._left = block._replace(offsets=block.offsets[count:], batch=block.batch.slice(count))
+                has_more = rows != limit
+                break
+            self._end = block.end
+            if not self._plan.filter.is_all and self._clock.monotonic_ms() >= deadline_ms:
+                has_more = rows != limit
+                break
+        return PageSpan(start, self._end, read_from, has_more), self._joined(pieces)
+
+    def _read(self, start: int) -> Iterator[_Block]:
+        plan = self._plan
+        read_from = start
+        for block in self._view.scan(plan.log_offset, plan.stored, start=start):
+            end = int(block.offsets[-1]) + 1
+            offsets, shown = block.offsets, plan.projection.show(block.batch)
+            if not plan.filter.is_all:
+                mask = plan.filter.mask_stored(block.batch)
+                if not mask.all():
+                    offsets, shown = offsets[mask], shown.filter(pa.array(mask))
+            yield _Block(read_from, end, offsets, shown)
+            read_from = end
+
+    def _joined(self, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+        if not pieces:
+            return pa.RecordBatch.from_pylist([], schema=self._plan.projection.shown)
+        return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)

@@ -1,0 +1,63 @@
+"""Pins of log readers: what a reader stands at stays readable for one TTL after each pull."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.engine.live_table import LiveTable
+from penstock.engine.settings import Settings
+from penstock.engine.table_pins import pin, unpin
+from penstock.errors import OverloadedError
+from penstock.model.bucket import BucketId
+from penstock.runtime.clock import Clock
+
+READERS_MAX: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Reader:
+    table: LiveTable
+    buckets: frozenset[BucketId]
+    used_ms: int
+
+
+class ReaderPins:
+    """The pins of all log readers of a node, by table and reader. Thread-safe."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._ttl_ms = settings.scanner_ttl_ms
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._readers: dict[tuple[int, str], _Reader] = {}
+
+    def stand(self, table: LiveTable, reader_id: str, offsets: Mapping[BucketId, int]) -> None:
+        """Pin where a reader stands, and no other bucket.
+
+        Raises:
+            OffsetOutOfRangeError: a position is below the base; names the bucket.
+            NotLeaderError: a bucket is not open here.
+            OverloadedError: there are too many readers.
+        """
+        name = f"reader-{reader_id}"
+        key = (table.info.table_id, reader_id)
+        with self._lock:
+            known = self._readers.get(key)
+            if known is None and len(self._readers) >= READERS_MAX:
+                raise OverloadedError("too many readers pin the log; try again later", max=READERS_MAX)
+            pin(table, name, offsets)
+            if known is not None:
+                unpin(known.table, name, known.buckets - offsets.keys())
+            self._readers[key] = _Reader(table, frozenset(offsets), self._clock.monotonic_ms())
+
+    def reap(self) -> int:
+        """Unpin for readers that have not pulled for a TTL; return how many."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            gone = [key for key, reader in self._readers.items() if now_ms - reader.used_ms > self._ttl_ms]
+            for key in gone:
+                reader = self._readers.pop(key)
+                unpin(reader.table, f"reader-{key[1]}", reader.buckets)
+        return len(gone)

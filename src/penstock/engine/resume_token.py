@@ -1,0 +1,119 @@
+"""Resume tokens: all that a scan's state is, as opaque bytes.
+
+A token names the snapshot and the offset to go on from, so any node that holds the bucket can serve
+the rest, after a restart too. The bytes are in `docs/internals/resume-token.md`. They come back from
+outside: the checksum finds damage, the ranges find the rest, and whoever opens a scan from a token
+checks it against the table as it checks any request.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import google_crc32c
+
+from penstock.errors import InvalidError
+from penstock.model.bucket import BucketId
+from penstock.model.change import OFFSET_MAX
+
+MAGIC: Final = b"PSRT"
+VERSION: Final = 1
+TOKEN_BYTES_MAX: Final = 1 << 20
+_NO_LIMIT: Final = -1
+
+_HEAD: Final = struct.Struct("<4sHI")
+_BODY: Final = struct.Struct("<IIHIqqqIHI")
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeToken:
+    """Where a scan of one bucket stands.
+
+    `log_offset` is the snapshot, `next_offset` where it goes on, `limit` how many rows are left to
+    give (None: all), `columns` the ids of the projection.
+    """
+
+    schema_id: int
+    bucket: BucketId
+    log_offset: int
+    next_offset: int
+    limit: int | None
+    page_bytes: int
+    columns: tuple[int, ...]
+    filter: bytes
+
+    def encode(self) -> bytes:
+        """Return the token as bytes."""
+        bucket = self.bucket
+        body = b"".join(
+            (
+                _BODY.pack(
+                    bucket.table_id,
+                    bucket.partition_id,
+                    bucket.bucket,
+                    self.schema_id,
+                    self.log_offset,
+                    self.next_offset,
+                    _NO_LIMIT if self.limit is None else self.limit,
+                    self.page_bytes,
+                    len(self.columns),
+                    len(self.filter),
+                ),
+                struct.pack(f"<{len(self.columns)}I", *self.columns),
+                self.filter,
+            )
+        )
+        return _HEAD.pack(MAGIC, VERSION, google_crc32c.value(body)) + body
+
+    @classmethod
+    def decode(cls, token: bytes) -> ResumeToken:
+        """Return the token that bytes stand for.
+
+        Raises:
+            InvalidError: the bytes are no such token, are damaged, or of another version.
+        """
+        body = _checked_body(token)
+        try:
+            (table_id, partition_id, number, schema_id, log_offset, next_offset, limit, page_bytes, columns, size) = (
+                _BODY.unpack_from(body)
+            )
+            ids = struct.unpack_from(f"<{columns}I", body, _BODY.size)
+        except struct.error as error:
+            _refuse("it is cut short", error)
+        filter_bytes = body[_BODY.size + 4 * columns :]
+        if len(filter_bytes) != size:
+            _refuse("it has the wrong length")
+        if not 0 <= next_offset <= log_offset <= OFFSET_MAX or limit < _NO_LIMIT:
+            _refuse("a number is out of range")
+        return cls(
+            schema_id=schema_id,
+            bucket=BucketId(table_id, partition_id, number),
+            log_offset=log_offset,
+            next_offset=next_offset,
+            limit=None if limit == _NO_LIMIT else limit,
+            page_bytes=page_bytes,
+            columns=ids,
+            filter=filter_bytes,
+        )
+
+
+def _checked_body(token: bytes) -> bytes:
+    if not isinstance(token, bytes):
+        _refuse(f"it is a {type(token).__name__}, not bytes")
+    if not _HEAD.size + _BODY.size <= len(token) <= TOKEN_BYTES_MAX:
+        _refuse(f"it has {len(token)} bytes")
+    magic, version, crc = _HEAD.unpack_from(token)
+    if magic != MAGIC:
+        _refuse("it begins with other bytes")
+    if version != VERSION:
+        _refuse(f"it is of version {version}, this is version {VERSION}")
+    body = token[_HEAD.size :]
+    if google_crc32c.value(body) != crc:
+        _refuse("its checksum is wrong")
+    return body
+
+
+def _refuse(why: str, cause: Exception | None = None) -> NoReturn:
+    raise InvalidError(f"not a resume token of a scanner: {why}; pass the bytes of a page unchanged") from cause

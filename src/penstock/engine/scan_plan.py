@@ -1,0 +1,66 @@
+"""A scan's plan: what is read, checked once, the same for every page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.engine.projection import Projection
+from penstock.engine.resume_token import ResumeToken
+from penstock.model.bucket import BucketId
+from penstock.model.filter import Filter
+from penstock.model.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What a scan of one bucket reads.
+
+    `stored` has the stored columns of the projection, then those that only the filter needs.
+    """
+
+    schema_id: int
+    bucket: BucketId
+    log_offset: int
+    projection: Projection
+    filter: Filter
+    stored: pa.Schema
+    page_bytes: int
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        schema_id: int,
+        bucket: BucketId,
+        *,
+        log_offset: int,
+        columns: Iterable[str] | None,
+        filter_bytes: bytes,
+        page_bytes: int,
+    ) -> ScanPlan:
+        """Return the plan of a scan by a reader who knows that schema.
+
+        Raises:
+            InvalidError: a column is unknown, or the filter is none on this schema.
+        """
+        projection = Projection(schema, columns)
+        chosen = Filter.from_bytes(filter_bytes, schema)
+        tested = [schema.column(name) for name in chosen.columns]
+        stored = projection.stored_with(pa.field(str(column.id), column.type) for column in tested)
+        return cls(schema_id, bucket, log_offset, projection, chosen, stored, page_bytes)
+
+    def token(self, next_offset: int, limit: int | None) -> bytes:
+        """Return the resume token of a scan that goes on at an offset, with so many rows left to give."""
+        return ResumeToken(
+            schema_id=self.schema_id,
+            bucket=self.bucket,
+            log_offset=self.log_offset,
+            next_offset=next_offset,
+            limit=limit,
+            page_bytes=self.page_bytes,
+            columns=self.projection.ids,
+            filter=self.filter.to_bytes(),
+        ).encode()

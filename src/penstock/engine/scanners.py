@@ -1,0 +1,257 @@
+"""Scan sessions, as a node offers them: open, next page, close, resume.
+
+Opening checks everything first, then takes a slot, the snapshot X from the view, and a pin at X. The
+registry says which sessions live; a session says which page a call number stands for.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from penstock.engine.cuts import Cuts
+from penstock.engine.live_table import LiveTable
+from penstock.engine.page_reader import PageReader
+from penstock.engine.resume_token import ResumeToken
+from penstock.engine.scan_plan import ScanPlan
+from penstock.engine.scan_session import ScanSession, pin_name
+from penstock.engine.scanner_registry import ScannerRegistry
+from penstock.engine.settings import PAGE_BYTES_MAX, Settings
+from penstock.engine.table_pins import not_led, pin, unpin
+from penstock.errors import (
+    InvalidError,
+    InvalidScanRequestError,
+    LimitError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    PartitionNotFoundError,
+    TableNotFoundError,
+    UnknownOrExpiredScannerError,
+    UnsupportedError,
+)
+from penstock.model.bucket import BucketId, TableBucket
+from penstock.model.calls import OpenScan, Page, ScannerInfo
+from penstock.model.principal import current
+from penstock.runtime.clock import Clock
+from penstock.runtime.metrics import Metrics
+from penstock.tablet.view import TabletView
+
+
+class Scanners:
+    """The scan sessions of a node. Thread-safe."""
+
+    def __init__(
+        self,
+        tables: Callable[[int], LiveTable],
+        settings: Settings,
+        clock: Clock,
+        metrics: Metrics,
+        cuts: Cuts,
+    ) -> None:
+        self._tables = tables
+        self._settings = settings
+        self._clock = clock
+        self._cuts = cuts
+        self._registry = ScannerRegistry(settings, clock, metrics)
+        self._pages = metrics.counter("penstock_scanner_pages")
+        self._bytes = metrics.counter("penstock_scanner_bytes")
+
+    def open(self, call: OpenScan) -> Page:
+        """Open a session over one bucket and return its first page (call 0); without rows there is no session.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+            PartitionNotFoundError: the partition does not exist (any more).
+            InvalidError: bucket, columns, filter, limit, start or page size are not what they may be.
+            OffsetOutOfRangeError: `as_of` is below the base or beyond the end.
+            UnknownOrExpiredScannerError: the cut is not pinned any more; open it again.
+            TooManyScannersError: the bucket or the node has no room for another session.
+            NotLeaderError: this node does not lead the bucket.
+        """
+        table = self._tables(call.table_id)
+        plan = self._plan(table, call)
+        if call.cut_id is not None:
+            self._cuts.touch(call.cut_id)
+        term = self._registry.take_slot(plan.bucket)
+        session: ScanSession | None = None
+        admitted = False
+        try:
+            session = self._begin(table, plan, call)
+            page = session.page(0)
+            if not page.has_more and not page.batch.num_rows:
+                return replace(page, scanner_id=None)
+            self._registry.admit(session, term)
+            admitted = True
+        finally:
+            if not admitted:
+                self._registry.give_slot(plan.bucket)
+                if session is not None:
+                    unpin(table, session.pin_name, [plan.bucket])
+        return self._counted(page)
+
+    def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
+        """Return the page of a call number: the next one, or the latest again.
+
+        Raises:
+            InvalidScanRequestError: any other number; the session is intact.
+            UnknownOrExpiredScannerError: there is no such session, or not any more.
+            PermissionDeniedError: it is somebody else's.
+        """
+        with self._registry.call(scanner_id) as session, session.lock:
+            page = session.page(call_seq_id)
+            self._registry.settle(session)
+        if session.cut_id is not None:
+            with suppress(UnknownOrExpiredScannerError):
+                self._cuts.touch(session.cut_id)
+        return self._counted(page)
+
+    def resume(self, token: bytes) -> Page:
+        """Open a session that goes on, at the same snapshot, where the page with that token ended.
+
+        Raises:
+            InvalidError: the bytes are no token of a scan of this node.
+            PenstockError: as `open` has it.
+        """
+        stored = ResumeToken.decode(token)
+        table = self._tables(stored.bucket.table_id)
+        try:
+            schema = table.known_schema(stored.schema_id)
+        except TableNotFoundError:
+            raise
+        except NotFoundError as error:
+            raise InvalidError("the resume token is of another node's table", table=table.info.path) from error
+        columns = [schema.column_by_id(column) for column in stored.columns]
+        names = tuple(column.name for column in columns if column is not None)
+        if len(names) < len(columns):
+            raise InvalidError("the resume token is of another node's table", table=table.info.path)
+        return self.open(
+            OpenScan(
+                table_id=stored.bucket.table_id,
+                schema_id=stored.schema_id,
+                bucket=_named(table, stored),
+                columns=names,
+                filter=stored.filter,
+                limit=stored.limit,
+                page_bytes=stored.page_bytes,
+                as_of=stored.log_offset,
+                start=stored.next_offset,
+            )
+        )
+
+    def close(self, scanner_id: str) -> None:
+        """End a session; idempotent, and safe while a page of it is being read.
+
+        Raises:
+            PermissionDeniedError: it is somebody else's.
+        """
+        self._registry.close(scanner_id)
+
+    def kill(self, scanner_id: str) -> None:
+        """End anybody's session.
+
+        Raises:
+            UnknownOrExpiredScannerError: there is none.
+        """
+        self._registry.kill(scanner_id)
+
+    def close_bucket(self, bucket: BucketId) -> None:
+        """End the sessions of a bucket that is given up, after it left the table's view."""
+        self._registry.close_bucket(bucket)
+
+    def close_all(self) -> None:
+        """End all sessions."""
+        self._registry.close_all()
+
+    def reap(self) -> int:
+        """End the sessions that have expired; return how many. To be called now and then."""
+        return self._registry.reap()
+
+    def list(self) -> list[ScannerInfo]:
+        """Return the open sessions."""
+        return self._registry.infos()
+
+    def _plan(self, table: LiveTable, call: OpenScan) -> ScanPlan:
+        bucket = table.bucket_id(call.bucket)
+        if not table.info.keyed:
+            raise UnsupportedError("a log table has no live rows; read its log", table=table.info.path)
+        if call.limit is not None and call.limit < 0:
+            raise InvalidScanRequestError("a limit is a number of rows", limit=call.limit)
+        if call.start < 0 or (call.as_of is not None and call.start > call.as_of):
+            raise InvalidScanRequestError(
+                "a scan starts at an offset of its snapshot", start=call.start, as_of=call.as_of
+            )
+        page_bytes = self._settings.page_bytes if call.page_bytes is None else call.page_bytes
+        if page_bytes < 1:
+            raise InvalidScanRequestError("a page has at least one byte", page_bytes=page_bytes)
+        if page_bytes > PAGE_BYTES_MAX:
+            raise LimitError("a page is smaller than that; ask for less", page_bytes=page_bytes, max=PAGE_BYTES_MAX)
+        return ScanPlan.of(
+            table.known_schema(call.schema_id),
+            call.schema_id,
+            bucket,
+            log_offset=0,
+            columns=call.columns,
+            filter_bytes=call.filter or b"",
+            page_bytes=page_bytes,
+        )
+
+    def _begin(self, table: LiveTable, plan: ScanPlan, call: OpenScan) -> ScanSession:
+        scanner_id = uuid.uuid4().hex
+        while True:
+            view = table.view.get(plan.bucket)
+            if view is None:
+                raise not_led(call.bucket)
+            x = _snapshot(view, call)
+            try:
+                pin(table, pin_name(scanner_id), {plan.bucket: x})
+                break
+            except OffsetOutOfRangeError:
+                # Compaction passed between view and pin: for the present, a newer view is beyond it.
+                if call.as_of is not None:
+                    raise
+        plan = replace(plan, log_offset=x)
+        now_ms = self._clock.monotonic_ms()
+        return ScanSession(
+            scanner_id=scanner_id,
+            table=table,
+            name=call.bucket,
+            plan=plan,
+            principal=current(),
+            reader=PageReader(view, plan, call.start, self._clock),
+            limit=call.limit,
+            clock=self._clock,
+            cut_id=call.cut_id,
+            opened_ms=now_ms,
+            opened_wall_ms=self._clock.wall_ms(),
+            used_ms=now_ms,
+        )
+
+    def _counted(self, page: Page) -> Page:
+        self._pages.inc()
+        self._bytes.inc(page.batch.nbytes)
+        return page
+
+
+def _snapshot(view: TabletView, call: OpenScan) -> int:
+    if call.as_of is None:
+        if call.start > view.visible:
+            raise InvalidScanRequestError(
+                "a scan starts at an offset of its snapshot", start=call.start, log_offset=view.visible
+            )
+        return view.visible
+    if call.as_of > view.visible:
+        raise OffsetOutOfRangeError(
+            "offset is beyond the end of the bucket", bucket=call.bucket, offset=call.as_of, end=view.visible
+        )
+    return call.as_of
+
+
+def _named(table: LiveTable, token: ResumeToken) -> TableBucket:
+    try:
+        return table.name(token.bucket)
+    except KeyError as error:
+        if table.info.partitioned and 0 <= token.bucket.bucket < table.info.buckets:
+            raise PartitionNotFoundError("the partition was dropped", table=table.info.path) from error
+        raise InvalidError("the resume token is of another node's table", table=table.info.path) from error
