@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.model.merge_engine import MergeEngine
     from penstock.model.schema import Schema
     from penstock.model.table import TableInfo
+    from penstock.server.serve import serve
 
 _HOMES = {
     "AggFunction": "penstock.model.aggregate",
@@ -57,8 +58,9 @@ _HOMES = {
     "Writer": "penstock.client.writer",
     "col": "penstock.model.filter",
     "connect": "penstock.client.connection",
+    "serve": "penstock.server.serve",
 }
-_ROOMS = ("errors",)
+_ROOMS = ("errors", "testing")
 
 __all__ = [
     "EARLIEST",
@@ -82,6 +84,7 @@ __all__ = [
     "col",
     "connect",
     "errors",
+    "serve",
 ]
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.client.link import Link
+from penstock.errors import PenstockError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import ChangePage, Images, PullChanges
 from penstock.model.table import TableInfo
@@ -99,6 +100,16 @@ class ChangePull:
         still = {bucket: (start, start) for bucket, (start, _) in self.unfinished.items()}
         self._pull(still, 0)
 
+    def release(self) -> None:
+        """Protect nothing any more; idempotent."""
+        if self._link.closed:
+            return
+        try:
+            self._link.node.pull_changes(self._call({}, 0))
+        except PenstockError:
+            # What cannot be released now expires by itself.
+            return
+
     def shown(self, page: ChangePage) -> pa.RecordBatch:
         """Return the rows of a page as users see them."""
         rows = page.batch.num_rows
@@ -113,7 +124,11 @@ class ChangePull:
     def _pull(self, positions: Mapping[TableBucket, tuple[int, int | None]], wait_ms: int) -> list[ChangePage]:
         if not positions:
             return []
-        call = PullChanges(
+        call = self._call(positions, wait_ms)
+        return self._link.retry.run(lambda: self._link.node.pull_changes(call))
+
+    def _call(self, positions: Mapping[TableBucket, tuple[int, int | None]], wait_ms: int) -> PullChanges:
+        return PullChanges(
             table_id=self._info.table_id,
             schema_id=self._info.schema_id,
             positions=positions,
@@ -123,4 +138,3 @@ class ChangePull:
             wait_ms=wait_ms,
             reader_id=self._reader_id,
         )
-        return self._link.retry.run(lambda: self._link.node.pull_changes(call))

@@ -94,7 +94,10 @@ class ChangeStream(Iterator[pa.RecordBatch]):
 
     def close(self) -> None:
         """End the stream: whoever iterates sees its end; idempotent."""
+        if self._closing.is_set():
+            return
         self._closing.set()
+        self._pull.release()
         if self._snapshot is not None:
             self._snapshot.scan.close()
 

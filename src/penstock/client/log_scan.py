@@ -42,7 +42,12 @@ class LogScan:
             OffsetOutOfRangeError: the changes are no longer kept.
             PenstockError: as the node answered, once that is not worth retrying.
         """
-        left = self._limit
+        try:
+            yield from self._portions(self._limit)
+        finally:
+            self._pull.release()
+
+    def _portions(self, left: int | None) -> Generator[Portion, None, None]:
         while self._pull.unfinished:
             pages = self._pull.pull(wait_ms=0)
             if not pages:

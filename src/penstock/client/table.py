@@ -101,7 +101,7 @@ class Table:
         Raises:
             SchemaMismatchError: the changes do not fit; names column and row. Nothing was written.
             InvalidError: a change type is unknown. Nothing was written.
-            UnsupportedError: the table has no primary key.
+            DeleteDisabledError: the table allows no deletes, and a log table has none.
             UnavailableError: not now; the same call may succeed later.
         """
         return self._write(self._requests.apply_changes(changes, owner))

@@ -105,9 +105,7 @@ class WriteRequests:
         Raises:
             InvalidError: the data or a change type is not understood.
             SchemaMismatchError: the data does not fit the table.
-            UnsupportedError: the table has no primary key.
         """
-        self.require_key("apply_changes", "append")
         return self._call(Operation.APPLY, ingest_changes(changes, self._info.schema), owner=owner, attempt=attempt)
 
     def require_key(self, verb: str, instead: str | None = None) -> None:
