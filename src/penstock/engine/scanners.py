@@ -40,7 +40,7 @@ from penstock.tablet.view import TabletView
 
 
 class Scanners:
-    """The scan sessions of a node. Thread-safe."""
+    """The scan sessions of a node. Thread-safe. A session keeps the cut that it was opened with."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Scanners:
         settings: Settings,
         clock: Clock,
         metrics: Metrics,
-        cuts: Cuts,
+        cuts: Cuts | None = None,
     ) -> None:
         self._tables = tables
         self._settings = settings
@@ -72,7 +72,7 @@ class Scanners:
         """
         table = self._tables(call.table_id)
         plan = self._plan(table, call)
-        if call.cut_id is not None:
+        if call.cut_id is not None and self._cuts is not None:
             self._cuts.touch(call.cut_id)
         term = self._registry.take_slot(plan.bucket)
         session: ScanSession | None = None
@@ -102,7 +102,7 @@ class Scanners:
         with self._registry.call(scanner_id) as session, session.lock:
             page = session.page(call_seq_id)
             self._registry.settle(session)
-        if session.cut_id is not None:
+        if session.cut_id is not None and self._cuts is not None:
             with suppress(UnknownOrExpiredScannerError):
                 self._cuts.touch(session.cut_id)
         return self._counted(page)
