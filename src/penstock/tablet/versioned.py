@@ -36,7 +36,7 @@ class Versioned:
 
 def _ranks(versions: pa.Array) -> npt.NDArray[np.int64]:
     """Return dense ranks, equal versions alike, -1 for null: order without knowing the type."""
-    ranks = pc.rank(versions, sort_keys="ascending", null_placement="at_start", tiebreaker="dense")
+    ranks = pc.rank(versions, sort_keys="ascending", tiebreaker="dense")
     ranked: npt.NDArray[np.int64] = ranks.to_numpy(zero_copy_only=False).astype(np.int64)
     nulls = versions.is_null().to_numpy(zero_copy_only=False)
     ranked[nulls] = -1
