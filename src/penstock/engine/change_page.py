@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.change_images import ChangeImages, Shown
-from penstock.engine.page_size import fitting, size_of
+from penstock.engine.page_size import BatchSize, fitting
 from penstock.engine.read_errors import reading
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import ChangePage
@@ -78,10 +78,10 @@ def _pieces(
 
 
 def _sizes(batch: pa.RecordBatch, shown: Shown, added: int) -> Callable[[int], int]:
-    ends = np.concatenate([[0], shown.ends])
+    ends, size_of = np.concatenate([[0], shown.ends]), BatchSize(batch)
 
     def size_at(changes: int) -> int:
         rows = int(ends[changes])
-        return size_of(batch, rows) + rows * added
+        return size_of(rows) + rows * added
 
     return size_at

@@ -24,6 +24,7 @@ from penstock.errors import (
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import Cut
 from penstock.runtime.clock import Clock
+from penstock.tablet.tablet import Tablet
 
 CUTS_MAX: Final = 10_000
 
@@ -32,6 +33,7 @@ CUTS_MAX: Final = 10_000
 class _OpenCut:
     table: LiveTable
     offsets: Mapping[BucketId, int]
+    tablets: dict[BucketId, Tablet]
     used_ms: int
 
 
@@ -68,8 +70,9 @@ class Cuts:
         cut_id = uuid.uuid4().hex
         pin_name = _pin_name(cut_id)
         offsets = _present(table, names, pin_name) if as_of is None else _given(table, names, as_of, pin_name)
+        tablets = {bucket: tablet for bucket, tablet in table.committer.tablets.items() if bucket in offsets}
         with self._lock:
-            self._cuts[cut_id] = _OpenCut(table, offsets, self._clock.monotonic_ms())
+            self._cuts[cut_id] = _OpenCut(table, offsets, tablets, self._clock.monotonic_ms())
         return Cut(cut_id, {names[bucket]: offset for bucket, offset in offsets.items()})
 
     def touch(self, cut_id: str) -> None:
@@ -81,7 +84,7 @@ class Cuts:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             cut = self._cuts.get(cut_id)
-            if cut is not None and not self._expired(cut, now_ms):
+            if cut is not None and not self._expired(cut, now_ms) and self._is_pinned(cut_id, cut):
                 cut.used_ms = now_ms
                 return
         self.release(cut_id)
@@ -102,6 +105,18 @@ class Cuts:
         for cut_id in expired:
             self.release(cut_id)
         return len(expired)
+
+    def _is_pinned(self, cut_id: str, cut: _OpenCut) -> bool:
+        """Tell whether the cut is pinned; a bucket that was given up and taken up again is pinned again."""
+        tablets = cut.table.committer.tablets
+        moved = {b: tablets[b] for b, tablet in cut.tablets.items() if b in tablets and tablets[b] is not tablet}
+        if moved:
+            try:
+                pin(cut.table, _pin_name(cut_id), {bucket: cut.offsets[bucket] for bucket in moved})
+            except OffsetOutOfRangeError:
+                return False
+            cut.tablets |= moved
+        return True
 
     def _expired(self, cut: _OpenCut, now_ms: int) -> bool:
         return now_ms - cut.used_ms > self._ttl_ms

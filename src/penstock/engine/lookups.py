@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +18,53 @@ from penstock.engine.key_rows import KeyRows
 from penstock.engine.live_table import LiveTable
 from penstock.engine.projection import Projection
 from penstock.engine.read_errors import reading
+from penstock.engine.row_reads import read_row
 from penstock.errors import SchemaMismatchError
 from penstock.model.bucket import BucketId
 from penstock.model.calls import LookupCall, LookupResult
+from penstock.model.change import NO_OFFSET
+from penstock.model.schema import Schema
 from penstock.tablet.tablet import Tablet
 
 Offsets = npt.NDArray[np.int64]
+Parts = dict[BucketId, Offsets | None]
+Found = tuple[TableView, list[pa.Array], npt.NDArray[np.bool_]]
 
 FOUND: Final = "_found"
 _SHORT_KEYS_MAX: Final = 1_000
+_PLANS_MAX: Final = 64
+_ONE_FOUND: Final = np.ones(1, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class LookupPlan:
+    """What a lookup reads and shows: keys come from whoever asks, values from the log."""
+
+    names: tuple[str, ...]
+    value_names: tuple[str, ...]
+    stored: pa.Schema
+    shown: pa.Schema
+
+    @classmethod
+    def of(cls, schema: Schema, columns: tuple[str, ...] | None) -> LookupPlan:
+        """Return the plan of a lookup by a reader who knows that schema.
+
+        Raises:
+            InvalidError: a column is unknown or named twice, or there is none.
+        """
+        projection = Projection(schema, columns)
+        values = [column for column in projection.columns if column.name not in schema.primary_key]
+        shown = [pa.field(c.name, c.type, nullable=c.name not in schema.primary_key) for c in projection.columns]
+        return cls(
+            projection.names,
+            tuple(column.name for column in values),
+            pa.schema([pa.field(str(column.id), column.type) for column in values]),
+            pa.schema([*shown, pa.field(FOUND, pa.bool_(), nullable=False)]),
+        )
+
+
+_PLANS: Final[WeakKeyDictionary[LiveTable, dict[tuple[int, tuple[str, ...] | None], LookupPlan]]] = WeakKeyDictionary()
+"""Making a plan takes as long as finding a row, and the same few are asked for again and again."""
 
 
 def lookup(table: LiveTable, call: LookupCall) -> LookupResult:
@@ -39,17 +79,12 @@ def lookup(table: LiveTable, call: LookupCall) -> LookupResult:
     keys = KeyRows.of(table, call.keys)
     if not keys.complete:
         raise SchemaMismatchError("a key has every key column", primary_key=list(table.info.primary_key))
-    projection = Projection(table.known_schema(call.schema_id), call.columns)
-    values = [column for column in projection.columns if column.name not in keys.arrays]
-    stored = pa.schema([pa.field(str(column.id), column.type) for column in values])
+    plan = _plan(table, call)
     parts = keys.buckets()
-    view, places, pieces = _find(table, keys, parts, stored)
-    arrays = dict(zip((column.name for column in values), _placed(pieces, places, stored), strict=True))
-    fields = [pa.field(c.name, c.type, nullable=c.name not in keys.arrays) for c in projection.columns]
-    columns = [arrays[name] if name in arrays else keys.arrays[name] for name in projection.names]
-    batch = pa.RecordBatch.from_arrays(
-        [*columns, pa.array(places >= 0)], schema=pa.schema([*fields, pa.field(FOUND, pa.bool_(), nullable=False)])
-    )
+    view, values, found = (_find_one if keys.count == 1 else _find)(table, keys, parts, plan.stored)
+    arrays = keys.arrays | dict(zip(plan.value_names, values, strict=True))
+    columns = [arrays[name] for name in plan.names]
+    batch = pa.RecordBatch.from_arrays([*columns, pa.array(found, pa.bool_())], schema=plan.shown)
     return LookupResult(batch, {table.name(bucket): view[bucket].visible for bucket in parts})
 
 
@@ -85,35 +120,53 @@ def prefix_lookup(table: LiveTable, call: LookupCall) -> LookupResult:
     return LookupResult(projection.show(rows), {table.name(bucket): view[bucket].visible for bucket in buckets})
 
 
-def _find(
-    table: LiveTable, keys: KeyRows, parts: dict[BucketId, Offsets | None], stored: pa.Schema
-) -> tuple[TableView, Offsets, list[pa.RecordBatch]]:
-    """Return the rows found, and for each key the place of its row among them, -1 where there is none."""
+def _plan(table: LiveTable, call: LookupCall) -> LookupPlan:
+    plans = _PLANS.setdefault(table, {})
+    plan = plans.get((call.schema_id, call.columns))
+    if plan is None:
+        if len(plans) >= _PLANS_MAX:
+            plans.clear()
+        plan = LookupPlan.of(table.known_schema(call.schema_id), call.columns)
+        plans[call.schema_id, call.columns] = plan
+    return plan
+
+
+def _find(table: LiveTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> Found:
+    """Return the columns of the rows in the order of the keys, null where there is none, and which there are."""
     encoded = keys.encode()
-    reads: IndexReads = {
-        bucket: partial(Tablet.lookup, keys=encoded if rows is None else encoded.take(pa.array(rows)))
-        for bucket, rows in parts.items()
-    }
+    # The index is read in key order, in which neighbours are found together.
+    sought = {bucket: sort_keys(encoded if rows is None else encoded.take(rows)) for bucket, rows in parts.items()}
+    reads: IndexReads = {bucket: partial(Tablet.lookup, keys=some.keys) for bucket, some in sought.items()}
     view, found = read_index(table.committer, reads, short=keys.count <= _SHORT_KEYS_MAX)
     places = np.full(keys.count, -1, np.int64)
     pieces: list[pa.RecordBatch] = []
     count = 0
     for bucket, rows in parts.items():
         offsets = found[bucket]
-        hits = np.flatnonzero(offsets >= 0)
-        if len(hits):
-            with reading(table.name(bucket)):
-                pieces.append(view[bucket].gather(offsets[hits], stored))
-            places[hits if rows is None else rows[hits]] = np.arange(count, count + len(hits))
-            count += len(hits)
-    return view, places, pieces
+        hits = offsets != NO_OFFSET
+        with reading(table.name(bucket)):
+            pieces.append(view[bucket].gather(offsets[hits], stored))
+        order = sought[bucket].order[hits]
+        places[order if rows is None else rows[order]] = np.arange(count, count + len(order))
+        count += len(order)
+    return view, _placed(pieces, places, stored), places != -1
+
+
+def _find_one(table: LiveTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> Found:
+    """Do the same for one key, with less ado."""
+    view, offset = table.view, NO_OFFSET
+    for bucket in parts:
+        view, found = read_index(table.committer, {bucket: partial(Tablet.lookup, keys=keys.encode())}, short=True)
+        offset = int(found[bucket][0])
+        if offset != NO_OFFSET:
+            with reading(bucket):
+                return view, read_row(view[bucket], offset, stored), _ONE_FOUND
+    return view, [pa.nulls(1, field.type) for field in stored], ~_ONE_FOUND
 
 
 def _placed(pieces: list[pa.RecordBatch], places: Offsets, stored: pa.Schema) -> list[pa.Array]:
     """Return columns in which each row stands at its place, null where there is none."""
-    if not pieces:
-        return [pa.nulls(len(places), field.type) for field in stored]
-    rows = pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
-    if len(pieces) == 1 and rows.num_rows == len(places):
-        return list(rows.columns)
-    return list(rows.take(pa.array(places, mask=places < 0)).columns)
+    if not stored.names:
+        return []
+    rows = pa.concat_batches([pa.RecordBatch.from_pylist([], schema=stored), *pieces])
+    return list(rows.take(pa.array(places, mask=places == -1)).columns)

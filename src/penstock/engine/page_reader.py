@@ -8,14 +8,13 @@ is read again: from where its first block began, so that it is made of the same 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.engine.page_size import fitting, size_of
+from penstock.engine.page_size import BatchSize, fitting
 from penstock.engine.read_errors import reading
 from penstock.engine.scan_plan import ScanPlan
 from penstock.runtime.clock import Clock
@@ -108,7 +107,7 @@ class PageReader:
             if rows == 0:
                 read_from = block.read_from
             wanted = block.batch.num_rows if limit is None else min(block.batch.num_rows, limit - rows)
-            count, size = fitting(partial(size_of, block.batch), wanted, room, least=int(rows == 0))
+            count, size = fitting(BatchSize(block.batch), wanted, room, least=int(rows == 0))
             if count:
                 pieces.append(block.batch.slice(0, count))
                 room, rows = room - size, rows + count

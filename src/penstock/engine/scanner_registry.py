@@ -79,7 +79,7 @@ class ScannerRegistry:
         """
         bucket = session.plan.bucket
         with self._lock:
-            if term != (self._node_term, self._terms[bucket]):
+            if term != (self._node_term, self._terms[bucket]) or bucket not in session.table.view:
                 raise not_led(session.name)
             self._sessions[session.scanner_id] = session
             self._note_used(session)
@@ -112,10 +112,14 @@ class ScannerRegistry:
 
         Raises:
             UnknownOrExpiredScannerError: the session was closed during the call.
+            NotLeaderError: its bucket was given up.
         """
         with self._lock:
             if session.scanner_id not in self._sessions and session.scanner_id not in self._drained:
                 raise unknown(session.scanner_id)
+            if session.plan.bucket not in session.table.view:
+                self._evict(session)
+                raise not_led(session.name)
             self._note_used(session)
 
     def close(self, scanner_id: str) -> None:

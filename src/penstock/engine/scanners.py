@@ -98,6 +98,7 @@ class Scanners:
             InvalidScanRequestError: any other number; the session is intact.
             UnknownOrExpiredScannerError: there is no such session, or not any more.
             PermissionDeniedError: it is somebody else's.
+            NotLeaderError: this node does not lead the bucket any more.
         """
         with self._registry.call(scanner_id) as session, session.lock:
             page = session.page(call_seq_id)
