@@ -2,7 +2,8 @@
 
 Names carry a number that is never used twice in a bucket: `segment-…`, `data-…`, `ends-…`,
 `manifest-…`. The newest manifest counts; a file that it does not name, and a segment below its
-`log_start`, is rubbish of an interrupted step and is removed when the bucket is opened.
+`log_start`, is rubbish of an interrupted step and is removed when the bucket is opened. Files that
+a `snapshot-…` names stay until that is gone.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from penstock.log.file_pool import FilePool
 from penstock.log.settings import LogSettings
 from penstock.model.bucket import BucketId
 from penstock.runtime.disk import Disk, write_atomically
+from penstock.tablet.kept_files import KeptFiles
 
 _DIGITS: Final = 12
 
@@ -37,6 +39,7 @@ class BucketFiles:
         self.bucket = bucket
         self.settings = settings
         self.directory = bucket.directory()
+        self.kept = KeptFiles()
         self._pool = pool
         self._cache = cache
         self._made = False
@@ -60,6 +63,11 @@ class BucketFiles:
     def names(self, kind: str) -> list[str]:
         """Return the names of all files of a kind, oldest first."""
         return [n for n in self.disk.list(self.directory) if n.startswith(kind + "-") and n[-_DIGITS:].isdigit()]
+
+    def sync_names(self) -> None:
+        """Make durable what a killed process had renamed but not synced: it is about to be acted upon."""
+        if self.disk.exists(self.directory):
+            self.disk.sync_directory(self.directory)
 
     def newest_manifest(self) -> Manifest | None:
         """Return the newest manifest, None for a bucket that has none yet.
@@ -121,10 +129,11 @@ class BucketFiles:
         return decode_ends(self.disk.read(path), rows=rows, name=path)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove files that nothing names any more; what cannot be removed goes at the next open."""
+        """Remove files that no manifest names any more; what cannot be removed goes at the next open."""
         for name in names:
-            with contextlib.suppress(OSError):
-                self.disk.remove(self.path(name))
+            if not self.kept.defer(name):
+                with contextlib.suppress(OSError):
+                    self.disk.remove(self.path(name))
 
     def remove_durably(self, name: str) -> None:
         """Remove a file that must not come back after a power loss."""
@@ -133,7 +142,8 @@ class BucketFiles:
 
     def retire(self, file: DataFile) -> None:
         """Remove a data file when the last view that holds it is gone."""
-        weakref.finalize(file, _remove, self.disk, self._pool, self._cache, file.path).atexit = False
+        gone = weakref.finalize(file, _remove, self.disk, self._pool, self._cache, self.kept, file.path)
+        gone.atexit = False
 
     def remove_rubbish(self, manifest: Manifest | None) -> None:
         """Remove what an interrupted step left behind."""
@@ -144,8 +154,10 @@ class BucketFiles:
         self.remove(rubbish)
 
 
-def _remove(disk: Disk, pool: FilePool, cache: ChunkCache, path: str) -> None:
+def _remove(disk: Disk, pool: FilePool, cache: ChunkCache, kept: KeptFiles, path: str) -> None:
     pool.drop(path)
     cache.drop(path)
+    if kept.defer(path.rpartition("/")[2]):
+        return
     with contextlib.suppress(OSError):
         disk.remove(path)

@@ -25,6 +25,7 @@ from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.ends import Ends
 from penstock.tablet.index_replay import replay_index
 from penstock.tablet.merge_rule import MergeRule
+from penstock.tablet.owner_state import OwnerState
 from penstock.tablet.settings import FsyncMode, TabletSettings
 from penstock.tablet.span import Run, Span
 from penstock.tablet.tablet import Tablet, file_name
@@ -46,6 +47,7 @@ def open_tablet(
         UnsupportedError: a newer version wrote them.
         OSError: as the disk gave it.
     """
+    files.sync_names()
     manifest = files.newest_manifest()
     durable_end = manifest.durable_end if manifest is not None else 0
     if schema.keyed and settings.fsync is FsyncMode.ALWAYS:
@@ -58,6 +60,7 @@ def open_tablet(
     tablet = Tablet(files, schema, rule=rule, index=index, settings=settings, state=state)
     if schema.keyed:
         replay_index(tablet, index)
+    tablet.snapshots.load()
     files.remove_rubbish(manifest)
     return tablet
 
@@ -123,6 +126,7 @@ def _assemble(
         checkpoint=manifest.checkpoint if manifest is not None else 0,
         timestamp_ms=manifest.timestamp_ms if manifest is not None else 0,
         writers=WriterState.from_bytes(manifest.writer_state) if manifest is not None else WriterState(),
+        owners=OwnerState.from_bytes(manifest.owner_state if manifest is not None else b""),
         sealed=tuple(sealed),
         closed=(),
         entries=entries,
@@ -146,6 +150,7 @@ def _load_tails(state: TabletState, segments: list[tuple[str, Segment]], schema:
             state.timestamp_ms = max(state.timestamp_ms, facts.timestamp_ms)
             if facts.writer_id != NO_ID:
                 state.writers.record(facts.writer_id, Applied(facts.sequence, facts.base_offset, facts.end_offset))
+            state.owners.record(facts)
     state.closed = tuple(
         ClosedTail(
             Run(tail.snapshot(), Ends()),

@@ -29,6 +29,7 @@ from penstock.tablet.planner import Planned, Planner
 from penstock.tablet.settings import FsyncMode, TabletSettings
 from penstock.tablet.span import Run, Span
 from penstock.tablet.tablet_schema import TabletSchema
+from penstock.tablet.tablet_snapshots import TabletSnapshots
 from penstock.tablet.tablet_state import TabletState
 from penstock.tablet.view import TabletView
 from penstock.tablet.writer_state import Applied
@@ -71,6 +72,7 @@ class Tablet:
         self.settings = settings
         self.state = state
         self.pins = Pins(state.base)
+        self.snapshots = TabletSnapshots(files, self.pins)
         self.failure: BaseException | None = None
         self.exclusively: Exclusively = _directly
         self._index = index
@@ -199,6 +201,7 @@ class Tablet:
             self.state.timestamp_ms = max(self.state.timestamp_ms, facts.timestamp_ms)
             if facts.writer_id != NO_ID:
                 self.state.writers.record(facts.writer_id, Applied(facts.sequence, facts.base_offset, facts.end_offset))
+            self.state.owners.record(facts)
         self.state.visible = self._active.tail.end
         view = self._make_view()
         try:
