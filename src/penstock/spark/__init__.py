@@ -1,0 +1,1 @@
+"""Spark through PySpark: data sources and pipeline helpers. Client side only: no RocksDB, no server."""
