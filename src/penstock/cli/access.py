@@ -1,0 +1,69 @@
+"""To what a command connects, and who it says it is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from penstock.errors import InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from penstock.client.connection import Connection
+
+TOKEN_VARIABLE: Final = "PENSTOCK_TOKEN"
+_SCHEMES: Final = ("penstock://", "penstock+tls://")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a secured server asks for: a token, TLS files."""
+
+    token_file: Path | None = None
+    tls: dict[str, str | Path] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, token_file: Path | None, **tls: Path | None) -> Access:
+        """Return the access that options describe."""
+        return cls(token_file, {name: path for name, path in tls.items() if path is not None})
+
+    def token(self) -> str | None:
+        """Return the token of the file or the environment, if there is one.
+
+        Raises:
+            NotFoundError: the file cannot be read.
+        """
+        if self.token_file is None:
+            return os.environ.get(TOKEN_VARIABLE)
+        try:
+            return self.token_file.read_text().strip()
+        except OSError as error:
+            raise NotFoundError(
+                "the token file cannot be read", path=str(self.token_file), cause=error.strerror
+            ) from error
+
+
+def open_connection(context: typer.Context, url: str | None, *, create: bool = False) -> Connection:
+    """Connect to the server, or open the directory, that `url` names; an absent directory only to `create` it.
+
+    Raises:
+        InvalidError: neither option nor environment names one.
+        PenstockError: it cannot be reached or opened.
+    """
+    # Here, not above: the root command has no use for Arrow.
+    from penstock.client.connection import connect  # noqa: PLC0415
+
+    if not url:
+        raise InvalidError(
+            "say which server or directory: --url penstock://127.0.0.1:9123 or --url ./data, or set PENSTOCK_URL"
+        )
+    if not url.startswith(_SCHEMES):
+        # A slip in a path would else leave an empty data directory behind, and find no table in it.
+        if not create and "://" not in url and not Path(url).is_dir():
+            raise NotFoundError("no such data directory; `penstock table create` makes one", directory=url)
+        return connect(url)
+    access = context.find_object(Access) or Access()
+    return connect(url, token=access.token(), tls=access.tls or None)

@@ -1,0 +1,71 @@
+"""Options that several commands share, each said once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from penstock.errors import InvalidError
+
+
+class OutputFormat(StrEnum):
+    """How rows are shown."""
+
+    TABLE = "table"
+    JSON = "json"
+    NDJSON = "ndjson"
+    CSV = "csv"
+    ARROW = "arrow"
+    PARQUET = "parquet"
+
+
+class InputFormat(StrEnum):
+    """What a file holds."""
+
+    CSV = "csv"
+    NDJSON = "ndjson"
+    ARROW = "arrow"
+    PARQUET = "parquet"
+
+
+URL_VARIABLE: Final = "PENSTOCK_URL"
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", "-u", envvar=URL_VARIABLE, metavar="URL", help="A server's URL, or a data directory."),
+]
+Output = Annotated[
+    OutputFormat | None,
+    typer.Option(
+        "--output", "-o", help="How rows are shown; table on a terminal, ndjson in a pipe.", show_default=False
+    ),
+]
+TablePathArgument = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
+Columns = Annotated[
+    list[str] | None, typer.Option("--columns", "-c", metavar="A,B", help="Only these columns, separated by commas.")
+]
+
+
+def split_names(given: Iterable[str] | None) -> list[str] | None:
+    """Return the names of an option that may be repeated and may hold several, None if it was not given."""
+    if not given:
+        return None
+    return [name.strip() for text in given for name in text.split(",") if name.strip()]
+
+
+def read_pairs(given: Iterable[str], option: str) -> dict[str, str]:
+    """Return `name=value` texts as a dict.
+
+    Raises:
+        InvalidError: one has no `=`, or a name stands twice.
+    """
+    pairs: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals) or name in pairs:
+            raise InvalidError(f"{option} takes name=value, each name once; this is {text!r}")
+        pairs[name] = value
+    return pairs

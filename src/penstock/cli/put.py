@@ -1,0 +1,80 @@
+"""`penstock put`: the rows of files into a table."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from penstock.cli.access import open_connection
+from penstock.cli.inputs import InputFile
+from penstock.cli.options import InputFormat, TablePathArgument, Url, split_names
+from penstock.cli.put_progress import PutProgress
+from penstock.cli.row_writer import RowWriter
+from penstock.cli.words import examples, say
+from penstock.errors import InvalidError, PenstockError
+from penstock.model.calls import Operation
+
+app = typer.Typer(rich_markup_mode="rich", add_completion=False)
+
+
+@app.command(
+    epilog=examples(
+        "penstock put shop.orders orders.csv more.parquet",
+        "penstock put shop.orders prices.csv --columns price",
+        "penstock put shop.orders gone.ndjson --operation delete",
+        "penstock scan shop.orders -o arrow | penstock put shop.copy - --format arrow",
+        "penstock tail shop.orders -f | penstock put shop.copy - --format ndjson --operation apply",
+    )
+)
+def put(
+    context: typer.Context,
+    table: TablePathArgument,
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="CSV, JSON lines, Parquet or Arrow; - is stdin.")
+    ],
+    *,
+    operation: Annotated[
+        Operation | None,
+        typer.Option(
+            help="What to do with the rows; apply takes what `tail` writes. Default: upsert; append without a key.",
+            show_default=False,
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--columns", "-c", metavar="A,B", help="Upsert: write only these. Delete: null these, keep the row."
+        ),
+    ] = None,
+    format: Annotated[
+        InputFormat | None, typer.Option("--format", help="What the files hold, if their names do not say.")
+    ] = None,
+    url: Url = None,
+) -> None:
+    """Write the rows of files into a table.
+
+    Column names come from the files; order does not matter. Rows are durable and visible batch by batch; at a
+    bad row it stops, names the place, and says how many rows were written before.
+    """
+    sources = [InputFile(name, format) for name in files]
+    named = split_names(columns)
+    with open_connection(context, url) as connection:
+        handle = connection.table(table)
+        chosen = operation or (Operation.UPSERT if handle.info.keyed else Operation.APPEND)
+        if named is not None and chosen not in (Operation.UPSERT, Operation.DELETE):
+            raise InvalidError("--columns goes with upsert and delete")
+        rows = RowWriter(handle, chosen, named)
+        began = time.monotonic()
+        try:
+            with rows, PutProgress(sources) as progress:
+                for source in sources:
+                    for block in source.blocks(handle.schema):
+                        rows.take(block)
+                        progress.show(rows.written)
+        except PenstockError as error:
+            error.add_note(f"{rows.written:,} rows were written before it")
+            raise
+    seconds = time.monotonic() - began
+    say(f"{rows.written:,} rows in {seconds:.1f}s, {rows.written / max(seconds, 0.001):,.0f} rows/s")

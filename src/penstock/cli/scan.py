@@ -1,0 +1,61 @@
+"""`penstock scan`: a table at one cut."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.access import open_connection
+from penstock.cli.bucket_offsets import format_offsets, read_json_object, read_offsets
+from penstock.cli.options import Columns, Output, TablePathArgument, Url, split_names
+from penstock.cli.output import write_batches
+from penstock.cli.words import examples, is_watched, say
+from penstock.client.scan_request import ScanSource
+
+app = typer.Typer(rich_markup_mode="rich", add_completion=False)
+
+
+@app.command(
+    epilog=examples(
+        "penstock scan shop.orders --limit 10",
+        "penstock scan shop.orders -c id,amount --filter \"amount > 10 AND city = 'Ulm'\" -o csv > orders.csv",
+        "penstock scan shop.orders -o parquet > orders.parquet",
+        'penstock scan shop.orders --as-of \'{"0": 17, "1": 20}\'',
+    )
+)
+def scan(
+    context: typer.Context,
+    table: TablePathArgument,
+    *,
+    columns: Columns = None,
+    filter: Annotated[
+        str | None, typer.Option("--filter", "-f", metavar="SQL", help="Only rows for which this is true.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many rows.")] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="The table as it was at an offset of each bucket."),
+    ] = None,
+    source: Annotated[
+        ScanSource | None,
+        typer.Option(help="Live rows, a snapshot, or the log; a table without a key has its log.", show_default=False),
+    ] = None,
+    output: Output = None,
+    url: Url = None,
+) -> None:
+    """Read a table at one consistent cut.
+
+    Every row is as it was at the moment of the cut, whatever is written meanwhile. Rows are written as they
+    come; nothing holds the whole table.
+    """
+    with open_connection(context, url) as connection:
+        handle = connection.table(table)
+        chosen = None if as_of is None else read_offsets(handle.info, read_json_object(as_of, "--as-of"), "--as-of")
+        rows = handle.scan(
+            split_names(columns), filter, limit, chosen, ScanSource.LIVE_KV if source is None else source
+        )
+        with rows:
+            written = write_batches(output, rows.schema, rows)
+        if is_watched():
+            say(f"{written:,} rows as of {format_offsets(rows.log_offsets)}")

@@ -1,0 +1,116 @@
+"""`penstock sql`: DuckDB over tables, each at one cut."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from penstock.cli.access import open_connection
+from penstock.cli.options import Output, Url
+from penstock.cli.output import write_batches
+from penstock.cli.query import Query, TableName
+from penstock.cli.words import examples
+from penstock.errors import InvalidError, UnsupportedError
+
+if TYPE_CHECKING:
+    from penstock.client.connection import Connection
+
+app = typer.Typer(rich_markup_mode="rich", add_completion=False)
+
+
+@app.command(
+    epilog=examples(
+        'penstock sql "SELECT city, sum(amount) AS revenue FROM shop.orders GROUP BY city ORDER BY revenue DESC"',
+        "penstock sql \"SELECT * FROM shop.orders o JOIN 'cities.csv' c USING (city)\" --output csv",
+        "penstock sql --file report.sql --output parquet > report.parquet",
+    )
+)
+def sql(
+    context: typer.Context,
+    query: Annotated[str | None, typer.Argument(metavar="SELECT", help="One SELECT, in DuckDB's SQL.")] = None,
+    *,
+    file: Annotated[str | None, typer.Option(metavar="FILE", help="Read the SELECT from a file; - is stdin.")] = None,
+    output: Output = None,
+    url: Url = None,
+) -> None:
+    """Query tables with SQL, each at one consistent cut.
+
+    The cuts of all tables named are taken before the first row is read; the rows stream through DuckDB in this
+    process. Names are database.table; files work too.
+    """
+    if (query is None) == (file is None):
+        raise InvalidError("give one SELECT, or --file")
+    text = query if file is None else _read(file)
+    duckdb = _duckdb()
+    with open_connection(context, url) as connection, closing(_open(duckdb)) as database:
+        try:
+            asked = Query.parse(database, text or "")
+            for number, name in enumerate(asked.tables):
+                _register(database, connection, asked, name, f"penstock_{number}")
+            # The relation must be gone before the database is.
+            with closing(database.sql(asked.text).to_arrow_reader(65_536)) as reader:
+                write_batches(output, reader.schema, _batches(reader, duckdb))
+        except duckdb.Error as error:
+            raise InvalidError(f"duckdb refuses the query: {error}") from error
+
+
+class TableAtCut:
+    """A table at one cut, for DuckDB to read as often as a query needs it."""
+
+    def __init__(self, connection: Connection, path: str, asked: Query) -> None:
+        self._table = connection.table(path)
+        # A count of rows names no column; one has to be read all the same.
+        self._columns = asked.columns_of(self._table.schema.names) or self._table.schema.names[:1]
+        self._keyed = self._table.info.keyed
+        self._cut = self._table.cut()
+        self._schema = pa.schema([self._table.schema.field(name) for name in self._columns])
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Hand DuckDB the rows; nothing is opened before it reads the first, for it often wants the schema only."""
+        return pa.RecordBatchReader.from_batches(self._schema, self._rows()).__arrow_c_stream__(requested_schema)
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        with self._table.scan(self._columns, as_of=self._cut) as scan:
+            for batch in scan:
+                yield batch.select(self._columns)
+
+
+def _register(database: Any, connection: Connection, asked: Query, name: TableName, source: str) -> None:
+    database.register(source, TableAtCut(connection, name.path, asked))
+    if name.database is not None:
+        database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(name.database)}")
+    database.execute(f"CREATE VIEW {name.quoted} AS SELECT * FROM {source}")
+
+
+def _batches(reader: Any, duckdb: Any) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except (pa.ArrowException, OSError, duckdb.Error) as error:
+        raise InvalidError(f"the query failed: {str(error).splitlines()[0]}") from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _open(duckdb: Any) -> Any:
+    # A name means a table or a file, never a variable of this program.
+    return duckdb.connect(config={"python_enable_replacements": "false"})
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb  # noqa: PLC0415
+    except ImportError as error:
+        raise UnsupportedError("sql needs duckdb; pip install 'penstock[sql]'") from error
+    return duckdb
+
+
+def _read(file: str) -> str:
+    return sys.stdin.read() if file == "-" else Path(file).read_text()
