@@ -13,13 +13,13 @@ from penstock.engine.catalog import Catalog
 from penstock.engine.committer import Committer, TableView
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
+from penstock.engine.write_group import QueuedWrite
 from penstock.engine.write_router import WriteRouter
 from penstock.errors import (
     InvalidError,
     PartitionNotFoundError,
     PenstockError,
     TableNotFoundError,
-    UnsupportedError,
 )
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import WriteCall, WriteResult
@@ -28,6 +28,7 @@ from penstock.model.partition import PartitionInfo
 from penstock.model.schema import Schema
 from penstock.model.table import TableInfo
 from penstock.runtime.clock import Clock
+from penstock.tablet.aggregate_rule import AggregateRule
 from penstock.tablet.first_row import FirstRow
 from penstock.tablet.last_row import LastRow
 from penstock.tablet.merge_rule import MergeRule
@@ -106,7 +107,7 @@ class LiveTable:
         ranges = self.committer.write(queued) if queued.parts else {}
         changes = sum(end - start for start, end in ranges.values())
         offsets = {self.name(bucket): span for bucket, span in sorted(ranges.items())}
-        return WriteResult(queued.rows, changes, max(0, queued.rows - changes), offsets)
+        return WriteResult(queued.rows, changes, _ignored(queued, changes), offsets)
 
     def known_schema(self, schema_id: int) -> Schema:
         """Return the schema that a handle opened with."""
@@ -235,16 +236,20 @@ def tablet_schema(info: TableInfo) -> TabletSchema:
 
 
 def merge_rule(info: TableInfo) -> MergeRule:
-    """Return the rule by which a table merges rows.
-
-    Raises:
-        UnsupportedError: the merge engine is not there yet.
-    """
+    """Return the rule by which a table merges rows."""
     if info.merge_engine is MergeEngine.FIRST_ROW:
         return FirstRow()
     if info.merge_engine is MergeEngine.VERSIONED:
         assert info.version_column is not None
         return Versioned(info.schema.column(info.version_column).id)
     if info.merge_engine is MergeEngine.AGGREGATE:
-        raise UnsupportedError("aggregating tables are not built yet; use last_row", table=info.path)
+        return AggregateRule(info.schema, info.options)
     return LastRow(tuple(column.id for column in info.schema.key_columns))
+
+
+def _ignored(queued: QueuedWrite, changes: int) -> int:
+    """Return how many rows changed nothing; rows that were folded into a change did change something."""
+    if queued.ignored is None:
+        return max(0, queued.rows - changes)
+    routed = sum(int(request.rows.num_rows) for request in queued.parts.values())
+    return queued.rows - routed + queued.ignored

@@ -32,7 +32,8 @@ Ranges = dict[BucketId, tuple[int, int]]
 class QueuedWrite:
     """A routed call that waits for the committer.
 
-    `shape` is equal for calls that may be planned together; None for one that may not.
+    `shape` is equal for calls that may be planned together; None for one that may not. `ignored` is
+    how many of its rows changed nothing, once it was planned alone.
     """
 
     parts: Mapping[BucketId, Request]
@@ -44,6 +45,7 @@ class QueuedWrite:
     shape: object | None = None
     done: Future[Ranges] = field(default_factory=Future)
     ranges: Ranges = field(default_factory=dict)
+    ignored: int | None = None
 
 
 class WriteGroup:
@@ -98,6 +100,8 @@ class WriteGroup:
         if planner is None:
             planner = self._planners[bucket] = tablet.planner()
         plan = planner.plan(_joined([call.parts[bucket] for call in fresh]))
+        if len(fresh) == 1:
+            fresh[0].ignored = plan.ignored + (fresh[0].ignored or 0)
         return self._entries(tablet, bucket, fresh, plan)
 
     def _entries(self, tablet: Tablet, bucket: BucketId, calls: list[QueuedWrite], plan: Plan) -> list[Entry]:

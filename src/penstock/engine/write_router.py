@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codec.routing import bucket_of
+from penstock.engine.change_types import CHANGE_TYPE, change_types, retractions
 from penstock.engine.write_group import QueuedWrite
 from penstock.errors import DeleteDisabledError, InvalidError, SchemaMismatchError, UnsupportedError
+from penstock.model.agg_mode import AggMode
 from penstock.model.bucket import BucketId
 from penstock.model.calls import Operation, WriteCall
 from penstock.model.change import ChangeType
@@ -28,7 +30,6 @@ from penstock.model.table import TableInfo
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.tablet_schema import TabletSchema
 
-CHANGE_TYPE = "_change_type"
 Mask = npt.NDArray[np.bool_]
 PartitionIds = Callable[[Sequence[str]], list[int]]
 """Return the ids of partitions by name, made where they are missing."""
@@ -42,6 +43,8 @@ class _Rows:
     deletes: Mask | None = None
     columns: tuple[int, ...] | None = None
     clears: bool = False
+    mode: AggMode = AggMode.ACCUMULATE
+    retracts: Mask | None = None
 
 
 class WriteRouter:
@@ -63,7 +66,7 @@ class WriteRouter:
         _validate(call.batch)
         rows = self._rows(call, known)
         parts = self._split(rows)
-        alike = rows.deletes is None and not rows.clears and self._info.merge_engine is not MergeEngine.AGGREGATE
+        alike = rows.deletes is None and not rows.clears and not self._aggregates
         return QueuedWrite(
             parts=parts,
             rows=call.batch.num_rows,
@@ -88,25 +91,46 @@ class WriteRouter:
                 table=info.path,
                 merge_engine=info.merge_engine,
             )
-        if call.agg_mode != "accumulate" and info.merge_engine is not MergeEngine.AGGREGATE:
+        if AggMode.parse(call.agg_mode) is AggMode.ACCUMULATE:
+            return
+        if not self._aggregates:
             raise InvalidError("agg_mode is for aggregating tables only", table=info.path, agg_mode=call.agg_mode)
+        if operation is not Operation.UPSERT:
+            raise InvalidError(f"agg_mode goes with upsert, not with {operation}", agg_mode=call.agg_mode)
 
     def _rows(self, call: WriteCall, known: Schema) -> _Rows:
         if call.operation is Operation.DELETE:
             return self._deleted(call, known)
-        batch, deletes = call.batch, None
-        if call.operation is Operation.APPLY:
+        batch, deletes, retracts = call.batch, None, None
+        if call.operation is Operation.APPLY and self._aggregates:
+            retracts = retractions(change_types(batch))
+            batch = batch.drop_columns([CHANGE_TYPE])
+        elif call.operation is Operation.APPLY:
             batch, deletes = self._applied(batch)
-        wanted = known.names if call.columns is None else [*self._info.primary_key, *_values(call.columns, known)]
+        named = self._named(call, batch, known)
+        wanted = known.names if named is None else [*self._info.primary_key, *named]
         stored = self._stored(batch, known, wanted)
         _check_not_null(stored if deletes is None else stored.filter(pa.array(~deletes)), known, wanted)
         columns: tuple[int, ...] | None = None
-        if call.columns is not None:
-            columns = tuple(known.column(name).id for name in _values(call.columns, known))
+        if named is not None:
+            columns = tuple(known.column(name).id for name in named)
         elif len(known.columns) < len(self._info.schema.columns) and self._takes_partial() and deletes is None:
             # The handle is older than a column: the column keeps its values.
             columns = tuple(column.id for column in known.value_columns)
-        return _Rows(stored, deletes, columns)
+        return _Rows(stored, deletes, columns, mode=AggMode.parse(call.agg_mode), retracts=retracts)
+
+    def _named(self, call: WriteCall, batch: pa.RecordBatch, known: Schema) -> list[str] | None:
+        """Return the columns outside the key that a call writes; None for all that the handle knows."""
+        if not self._aggregates:
+            return None if call.columns is None else _values(call.columns, known)
+        if call.columns:
+            return _values(call.columns, known)
+        present = [column.name for column in known.value_columns if column.name in batch.schema.names]
+        return present if len(present) < len(known.value_columns) else None
+
+    @property
+    def _aggregates(self) -> bool:
+        return self._info.merge_engine is MergeEngine.AGGREGATE
 
     def _takes_partial(self) -> bool:
         return self._info.merge_engine is not None and self._info.merge_engine.takes_partial
@@ -122,18 +146,7 @@ class WriteRouter:
 
     def _applied(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask | None]:
         """Tell upserts and deletes apart; images before an update say nothing new."""
-        if CHANGE_TYPE not in batch.schema.names:
-            raise SchemaMismatchError(
-                "rows to apply need a column that says what each does: +I, -U, +U, -D or +A", column=CHANGE_TYPE
-            )
-        kinds = batch.column(CHANGE_TYPE).cast(pa.string())
-        known = pa.array([kind.value for kind in ChangeType], pa.string())
-        wrong = pc.invert(pc.fill_null(pc.is_in(kinds, value_set=known), False))
-        if pc.any(wrong).as_py():
-            row = pc.index(wrong, True).as_py()
-            raise InvalidError(
-                "unknown change type; there are +I, -U, +U, -D and +A", row=row, change_type=kinds[row].as_py()
-            )
+        kinds = change_types(batch)
         batch = batch.drop_columns([CHANGE_TYPE])
         deletes = pc.equal(kinds, ChangeType.DELETE.value)
         skipped = pc.equal(kinds, ChangeType.UPDATE_BEFORE.value)
@@ -186,7 +199,7 @@ class WriteRouter:
         found = np.unique(codes)
         if len(found) == 1:
             partition, bucket = divmod(int(found[0]), buckets)
-            request = Request(batch, keys, rows.deletes, rows.columns, rows.clears)
+            request = Request(batch, keys, rows.deletes, rows.columns, rows.clears, rows.mode, rows.retracts)
             return {BucketId(table_id, partitions[partition], bucket): request}
         order = np.argsort(codes, kind="stable")
         bounds = [*np.searchsorted(codes[order], found).tolist(), len(order)]
@@ -194,6 +207,7 @@ class WriteRouter:
         batch = batch.take(places)
         keys = keys.take(places) if keys is not None else None
         deletes = rows.deletes[order] if rows.deletes is not None else None
+        retracts = rows.retracts[order] if rows.retracts is not None else None
         parts = {}
         for code, start, end in zip(found.tolist(), bounds[:-1], bounds[1:], strict=True):
             partition, bucket = divmod(code, buckets)
@@ -203,6 +217,8 @@ class WriteRouter:
                 deletes[start:end] if deletes is not None else None,
                 rows.columns,
                 rows.clears,
+                rows.mode,
+                retracts[start:end] if retracts is not None else None,
             )
         return parts
 

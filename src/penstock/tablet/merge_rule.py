@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.model.agg_mode import AggMode
 from penstock.tablet.key_groups import KeyGroups
 
 Offsets = npt.NDArray[np.int64]
@@ -25,7 +26,9 @@ class Request:
 
     `rows` has the key columns and those written. `deletes` marks the rows that delete (None: none
     does). `columns` are the ids that the writer named; None means every column of the schema.
-    `clears`: the named columns become null, and a row that has nothing left goes.
+    `clears`: the named columns become null, and a row that has nothing left goes. On aggregating
+    tables `mode` says what the values are, and `retracts` marks rows that take theirs back.
+    `exact`: the rows are whole images, stored as they are, whatever the rule.
     """
 
     rows: pa.RecordBatch
@@ -33,6 +36,9 @@ class Request:
     deletes: Mask | None = None
     columns: tuple[int, ...] | None = None
     clears: bool = False
+    mode: AggMode = AggMode.ACCUMULATE
+    retracts: Mask | None = None
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +47,15 @@ class Merged:
 
     `images` has every user column of the storage schema. `groups` groups these rows by key.
     `deletes` marks rows that delete; a delete of an absent key is no change. `accept` (in row
-    order) leaves out rows that the rule refuses or that change nothing; None accepts all.
+    order) leaves out rows that the rule refuses or that change nothing; None accepts all. `folded`
+    tells how many rows of the request each row stands for; None: one.
     """
 
     images: pa.RecordBatch
     groups: KeyGroups
     deletes: Mask | None = None
     accept: Mask | None = None
+    folded: npt.NDArray[np.int64] | None = None
 
 
 class MergeRule(Protocol):

@@ -23,7 +23,8 @@ class Plan:
 
     `batch` has the rows to store, from `base_offset` on. The rows at `ended` end at `ended_at`
     (a delete's own row ends at once). The distinct keys of `index_keys` point to `index_offsets`
-    afterwards, -1 where the key is gone. `kept` tells which merged rows became changes.
+    afterwards, -1 where the key is gone. `kept` tells which merged rows became changes; `ignored`
+    is how many rows of the request changed nothing.
     """
 
     base_offset: int
@@ -33,6 +34,7 @@ class Plan:
     index_keys: pa.BinaryArray
     index_offsets: Offsets
     kept: Mask
+    ignored: int = 0
 
     @property
     def end_offset(self) -> int:
@@ -52,7 +54,7 @@ def plan_request(
 ) -> Plan:
     """Return what the request changes; `schema` is the storage schema with its system columns."""
     user_columns = pa.schema(list(schema)[: -len(SYSTEM_FIELDS)])
-    if request.deletes is not None and request.deletes.all():
+    if request.exact or (request.deletes is not None and request.deletes.all()):
         merged = Merged(complete(request.rows, user_columns), groups, request.deletes)
     else:
         merged = rule.merge(request, groups, fetch, user_columns)
@@ -70,7 +72,8 @@ def plan_request(
     ended, ended_at = _ended(prev_kept, ops_kept, base_offset)
     touched, index_offsets = _index_writes(merged, kept, offsets)
     index_keys = distinct if touched.all() else distinct.filter(pa.array(touched))
-    return Plan(base_offset, batch, ended, ended_at, index_keys, index_offsets, kept)
+    ignored = int(np.count_nonzero(~kept) if merged.folded is None else merged.folded[~kept].sum())
+    return Plan(base_offset, batch, ended, ended_at, index_keys, index_offsets, kept, ignored)
 
 
 def _kept(merged: Merged) -> tuple[Mask, Mask]:

@@ -1,0 +1,61 @@
+"""The change types of rows to apply: what each row of a changelog does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
+from penstock.model.change import ChangeType
+
+CHANGE_TYPE: Final = "_change_type"
+Mask = npt.NDArray[np.bool_]
+
+_KNOWN: Final = pa.array([kind.value for kind in ChangeType], pa.string())
+_BACK: Final = pa.array([ChangeType.UPDATE_BEFORE.value, ChangeType.DELETE.value], pa.string())
+
+
+def change_types(batch: pa.RecordBatch) -> pa.Array:
+    """Return what each row does.
+
+    Raises:
+        SchemaMismatchError: the rows do not say.
+        InvalidError: a row says something unknown.
+    """
+    if CHANGE_TYPE not in batch.schema.names:
+        raise SchemaMismatchError(
+            "rows to apply need a column that says what each does: +I, -U, +U, -D or +A", column=CHANGE_TYPE
+        )
+    kinds = batch.column(CHANGE_TYPE).cast(pa.string())
+    wrong = pc.invert(pc.fill_null(pc.is_in(kinds, value_set=_KNOWN), False))
+    if pc.any(wrong).as_py():
+        row = pc.index(wrong, True).as_py()
+        raise InvalidError(
+            "unknown change type; there are +I, -U, +U, -D and +A", row=row, change_type=kinds[row].as_py()
+        )
+    return kinds
+
+
+def retractions(kinds: pa.Array) -> Mask | None:
+    """Tell which rows take their values back from an aggregate; None: none does.
+
+    The image before an update may have another key than the one after it, where the changes of one
+    table feed another; so it is asked only that there are some.
+
+    Raises:
+        UnsupportedError: updates come without the images before them.
+    """
+    before = pc.index(kinds, ChangeType.UPDATE_BEFORE.value).as_py()
+    after = pc.index(kinds, ChangeType.UPDATE_AFTER.value).as_py()
+    if after >= 0 > before:
+        raise UnsupportedError(
+            "an aggregate cannot follow updates (+U) without their images before (-U); "
+            "read the changes with images='full', or call them +I if nothing is to be taken back",
+            row=after,
+        )
+    back: Mask = pc.is_in(kinds, value_set=_BACK).to_numpy(zero_copy_only=False)
+    return back if back.any() else None

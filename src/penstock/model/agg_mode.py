@@ -1,0 +1,26 @@
+"""How a write's values enter the columns of an aggregating table."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from penstock.errors import InvalidError
+
+
+class AggMode(StrEnum):
+    """What a write's values are: inputs to fold, values to put in their place, or states folded by the sender."""
+
+    ACCUMULATE = "accumulate"
+    REPLACE = "replace"
+    MERGE_STATE = "merge_state"
+
+    @classmethod
+    def parse(cls, word: str | AggMode) -> AggMode:
+        """Return the mode of that name.
+
+        Raises:
+            InvalidError: there is none; the message lists them.
+        """
+        if word not in list(cls):
+            raise InvalidError(f"no such agg_mode; there are {', '.join(cls)}", agg_mode=repr(word))
+        return cls(word)

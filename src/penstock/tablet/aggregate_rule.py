@@ -1,0 +1,173 @@
+"""The rule `aggregate`: each column folds what is written into what is there, by its own function.
+
+A batch is folded by key first, so a key is one change however often it occurs. A column that the
+writer did not name keeps its value. A row that comes out as it was is no change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.codec.equality import rows_equal
+from penstock.errors import InvalidError, UnsupportedError
+from penstock.model.aggregate import AggFunction
+from penstock.model.properties import Retract, TableProperties
+from penstock.model.schema import Column, Schema
+from penstock.tablet.aggregates.inputs import Inputs, SlotRefusedError, refuse_first, validity
+from penstock.tablet.aggregates.registry import AGGREGATES, Nulls
+from penstock.tablet.aggregates.segments import Mask, Segments
+from penstock.tablet.key_groups import KeyGroups
+from penstock.tablet.last_row import LastRow
+from penstock.tablet.merge_rule import Fetch, Merged, Request
+
+Offsets = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """A request and the rows that it meets: `groups` has one row for each slot, `old` its stored values."""
+
+    request: Request
+    segments: Segments
+    groups: KeyGroups
+    there: Mask
+    old: pa.RecordBatch
+
+    @property
+    def first_rows(self) -> Offsets:
+        """Return the first row of each slot, as the rows came."""
+        order, starts = self.segments.order, self.segments.starts
+        return np.arange(self.segments.rows) if order is None or starts is None else order[starts]
+
+
+class AggregateRule:
+    """The fold of all that was written for a key is its row."""
+
+    def __init__(self, schema: Schema, options: TableProperties) -> None:
+        self._columns = {str(column.id): column for column in schema.value_columns}
+        self._keys = {str(column.id): column.name for column in schema.key_columns}
+        self._retract = options.aggregate_retract
+        self._value_bytes_max = options.aggregate_max_value_bytes
+        counter = options.aggregate_delete_at_zero
+        self._counter = None if counter is None else str(schema.column(counter).id)
+        self._clears = LastRow(tuple(column.id for column in schema.key_columns))
+
+    def merge(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
+        """Return the rows to store, one for each key.
+
+        Raises:
+            ArithmeticOverflowError: a value does not fit its column.
+            LimitError: a value grows too large.
+            UnsupportedError: a function cannot take a value back.
+            InvalidError: a value is malformed, or a row would begin without its first_value.
+        """
+        if request.clears:
+            return self._clears.merge(request, groups, fetch, schema)
+        assert request.deletes is None
+        met = self._meet(request, groups, fetch, schema)
+        inputs, folded = {}, {}
+        for name, column in self._columns.items():
+            try:
+                if name in request.rows.schema.names:
+                    inputs[name] = self._inputs(column, met)
+                    folded[name] = AGGREGATES[_function(column)].run(request.mode)(inputs[name])
+                elif column.agg is AggFunction.FIRST_VALUE:
+                    refuse_first(~met.there, InvalidError, "a new row needs its first_value; name the column")
+            except SlotRefusedError as refused:
+                raise self._refusal(refused, column, met) from refused
+        deletes = self._gone(inputs, folded)
+        accept = _changed(met, folded)
+        if deletes is not None:
+            accept |= deletes
+        lengths = None if met.segments.starts is None else met.segments.lengths
+        return Merged(self._images(met, folded, schema), met.groups, deletes, accept, lengths)
+
+    def _meet(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> _Meeting:
+        segments = Segments.of(groups)
+        if segments.starts is None:
+            live = np.empty(segments.count, np.int64)
+            live[groups.order] = groups.live
+        else:
+            live = groups.live
+            slots = np.arange(segments.count)
+            groups = KeyGroups(slots, np.ones(segments.count, np.bool_), slots, live)
+        values = pa.schema([field for field in schema if field.name in self._columns])
+        there = live >= 0
+        return _Meeting(request, segments, groups, there, _stored(live, there, fetch, values))
+
+    def _inputs(self, column: Column, met: _Meeting) -> Inputs:
+        """Return the inputs of a column, without what its function skips."""
+        segments, name = met.segments, str(column.id)
+        aggregate = AGGREGATES[_function(column)]
+        values = segments.arrange(met.request.rows.column(name))
+        counted = None if aggregate.nulls is Nulls.TAKEN else validity(values)
+        retracts = segments.arrange_mask(met.request.retracts)
+        if retracts is not None and not aggregate.retracts:
+            if self._retract is Retract.ERROR:
+                refuse_first(
+                    segments.any(retracts if counted is None else retracts & counted),
+                    UnsupportedError,
+                    f"{aggregate.function} cannot take a value back; set aggregate.retract=ignore to let it stand",
+                )
+            counted = ~retracts if counted is None else counted & ~retracts
+            retracts = None
+        old = met.old.column(name)
+        return Inputs(column, segments, values, old, met.there, self._value_bytes_max, counted, retracts)
+
+    def _gone(self, inputs: dict[str, Inputs], folded: dict[str, pa.Array]) -> Mask | None:
+        """Tell which rows go because this write leaves their count at zero; None: none does."""
+        if self._counter is None or self._counter not in folded:
+            return None
+        zero = pc.equal(folded[self._counter], 0).fill_null(False).to_numpy(zero_copy_only=False)
+        gone: Mask = zero & inputs[self._counter].touched
+        return gone if gone.any() else None
+
+    def _images(self, met: _Meeting, folded: dict[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+        rows = None if met.segments.starts is None else pa.array(met.first_rows)
+        arrays = []
+        for field in schema:
+            if field.name in self._keys:
+                keys = met.request.rows.column(field.name)
+                arrays.append(keys if rows is None else keys.take(rows))
+            else:
+                arrays.append(folded[field.name] if field.name in folded else met.old.column(field.name))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _refusal(self, refused: SlotRefusedError, column: Column, met: _Meeting) -> InvalidError:
+        row = int(met.first_rows[refused.slot])
+        key = {name: met.request.rows.column(place)[row].as_py() for place, name in self._keys.items()}
+        return refused.kind(refused.message, column=column.name, key=key, **refused.facts)
+
+
+def _function(column: Column) -> AggFunction:
+    assert column.agg is not None, "every column outside the key of an aggregating table has a function"
+    return column.agg
+
+
+def _stored(live: Offsets, there: Mask, fetch: Fetch, columns: pa.Schema) -> pa.RecordBatch:
+    """Return the live row of each slot, nulls where it has none."""
+    if not there.any():
+        return pa.RecordBatch.from_arrays([pa.nulls(len(live), field.type) for field in columns], schema=columns)
+    found = fetch(live[there], columns)
+    return found if there.all() else found.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+
+def _changed(met: _Meeting, folded: dict[str, pa.Array]) -> Mask:
+    """Tell which slots come out other than they were."""
+    changed = ~met.there
+    if met.there.any():
+        for name, values in folded.items():
+            changed |= ~rows_equal(values, met.old.column(name))
+    retracts = met.segments.arrange_mask(met.request.retracts)
+    if retracts is None:
+        return changed
+    # Taking back nothing from nothing makes no row.
+    made = met.there | met.segments.any(~retracts)
+    for values in folded.values():
+        made |= values.is_valid().to_numpy(zero_copy_only=False)
+    return changed & made
