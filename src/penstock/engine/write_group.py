@@ -33,7 +33,7 @@ class QueuedWrite:
     """A routed call that waits for the committer.
 
     `shape` is equal for calls that may be planned together; None for one that may not. `ignored` is
-    how many of its rows changed nothing, once it was planned alone.
+    how many of its rows changed nothing, once it was planned, if alone.
     """
 
     parts: Mapping[BucketId, Request]
@@ -100,7 +100,7 @@ class WriteGroup:
         if planner is None:
             planner = self._planners[bucket] = tablet.planner()
         plan = planner.plan(_joined([call.parts[bucket] for call in fresh]))
-        if len(fresh) == 1:
+        if fresh[0].shape is None:
             fresh[0].ignored = plan.ignored + (fresh[0].ignored or 0)
         return self._entries(tablet, bucket, fresh, plan)
 
