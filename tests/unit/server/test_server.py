@@ -33,7 +33,8 @@ from penstock.model.calls import LookupCall, OpenScan, PullChanges
 from penstock.server.server import Listen, Server
 from penstock.server.settings import ServerSettings
 from penstock.server.tokens import hash_token, make_token
-from penstock.wire.calls import OPEN_SCANNER
+from penstock.wire.calls import OPEN_SCANNER, WRITE
+from penstock.wire.frame import CALL_STREAM, FrameKind, decode_frame, encode_frame
 
 BUCKET = TableBucket("shop.orders", None, 0)
 Start = Callable[..., Server]
@@ -351,8 +352,37 @@ def test_torn_streams_are_counted_and_ended_ones_are_not(start: Start, reach: Re
     assert torn() == 0
 
     client = flight.FlightClient(server.url.replace("penstock", "grpc"))
-    writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b"penstock.calls"))
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(CALL_STREAM))
     writer.write_metadata(b"junk")
     reader.read_chunk()
     writer.close()
     wait_until(lambda: torn() == 1)
+
+
+def test_requests_sent_ahead_are_answered_in_order_and_the_end_is_counted(
+    node: Any, start: Start, make_write: Make
+) -> None:
+    client = flight.FlightClient(start().url.replace("penstock", "grpc"))
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(CALL_STREAM))
+    for number in range(20):
+        writer.write_metadata(WRITE.encode_request(number, {"call": make_write(number + 1)}))
+    writer.write_metadata(encode_frame(FrameKind.END, {"calls": 20, "rows": 210}))
+
+    results = [WRITE.decode_reply(number, reader.read_chunk().app_metadata) for number in range(20)]
+    end = decode_frame(reader.read_chunk().app_metadata)
+    writer.close()
+
+    assert [result.rows for result in results] == [batch.num_rows for batch in node.batches] == list(range(1, 21))
+    assert (end.kind, end.header) == (FrameKind.END, {"calls": 20, "rows": 210})
+
+
+def test_end_that_counts_otherwise_is_refused(start: Start, make_write: Make) -> None:
+    client = flight.FlightClient(start().url.replace("penstock", "grpc"))
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(CALL_STREAM))
+    writer.write_metadata(WRITE.encode_request(1, {"call": make_write(3)}))
+    writer.write_metadata(encode_frame(FrameKind.END, {"calls": 2, "rows": 6}))
+    reader.read_chunk()
+
+    with pytest.raises(InvalidError, match="part of it was lost calls=1 rows=3"):
+        WRITE.decode_reply(2, reader.read_chunk().app_metadata)
+    writer.close()
