@@ -1,9 +1,9 @@
 """Compact: advance the base, and rewrite files without the rows that no reader can see any more.
 
 The new base is durable before anything is rewritten, and pins below it are refused from then on.
-Every row whose end is before the base goes in one step: afterwards each row with an end has the
-change that ended it in the log from the base on, so ends can be rebuilt from there alone. A row is
-kept iff it is at the base or beyond, or ends there.
+Every sealed row whose end is before the base goes in one step: afterwards each row with an end has
+the change that ended it in the log from the base, or from the first row not sealed, on, so ends can
+be rebuilt from there alone. A sealed row is kept iff it is at the base or beyond, or ends there.
 
 Rewritten rows that are still live and those that are history go to separate files, so that a scan
 of the present opens only the first. Offsets never change. New files and their ends are durable
@@ -98,10 +98,15 @@ def compact(tablet: Tablet, target: int) -> bool:
     if advanced:
         tablet.exclusively(lambda: _publish_base(tablet, base))
     replacements = [_rewrite(tablet, group, base) for group in _groups(tablet, base)]
-    if not replacements and tablet.state.complete_from == base:
+    if not replacements and tablet.state.complete_from == _complete_from(tablet, base):
         return advanced
     tablet.exclusively(lambda: _swap(tablet, replacements, base))
     return True
+
+
+def _complete_from(tablet: Tablet, base: int) -> int:
+    """Return where the log is complete from, once compacted: rows not sealed yet may have ended before the base."""
+    return min(base, tablet.log_start)
 
 
 def _publish_base(tablet: Tablet, base: int) -> None:
@@ -239,7 +244,7 @@ def _swap(tablet: Tablet, replacements: list[Replacement], base: int) -> None:
         gone += [run for span in replacement.old for run in span.runs]
         entries.update({rewritten.entry.name: rewritten.entry for rewritten in replacement.new})
     old_entries = [entries.pop(file_name(run)) for run in gone]
-    before, state.complete_from = state.complete_from, base
+    before, state.complete_from = state.complete_from, _complete_from(tablet, base)
     try:
         tablet.files.write_manifest(
             tablet.make_manifest(sealed=tuple(sealed), entries=entries, log_start=tablet.log_start)

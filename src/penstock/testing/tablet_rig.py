@@ -28,7 +28,7 @@ from penstock.tablet.first_row import FirstRow
 from penstock.tablet.last_row import LastRow
 from penstock.tablet.merge_rule import MergeRule
 from penstock.tablet.recovery import open_tablet
-from penstock.tablet.settings import TabletSettings
+from penstock.tablet.settings import FsyncMode, TabletSettings
 from penstock.tablet.span import RowBlock
 from penstock.tablet.tablet import Entry
 from penstock.tablet.versioned import Versioned
@@ -82,6 +82,11 @@ class TabletRig:
             self.tablet.append(entries)
             self.tablet.sync()
             self.tablet.view = self.tablet.publish(entries, planner.planned)
+        if self.settings.fsync is FsyncMode.ALWAYS:
+            self.synced()
+
+    def synced(self) -> None:
+        """Take it that all that was written is durable; with weaker modes the caller knows when."""
         self._settle(self.oracle.end)
 
     def refused(self) -> None:
