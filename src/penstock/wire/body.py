@@ -89,8 +89,7 @@ def read_body(body: pa.Buffer, limits: BodyLimits, *, full: bool = True) -> pa.R
     """
     try:
         schema, message = _read_messages(_aligned(body))
-        known = _known_schema(schema.metadata.to_pybytes(), limits)
-        batch = pa.ipc.read_record_batch(message, known)
+        batch = pa.ipc.read_record_batch(message, _schema_of(schema, limits))
         batch.validate()
         _check_size(batch, body, limits)
         if full:
@@ -162,12 +161,20 @@ def _read_messages(body: pa.Buffer) -> tuple[pa.Message, pa.Message]:
     return schema, batch
 
 
-@lru_cache(maxsize=256)
-def _known_schema(metadata: bytes, limits: BodyLimits) -> pa.Schema:
-    # One table's batches all bring the same schema; it is read and measured once.
+def _schema_of(message: pa.Message, limits: BodyLimits) -> pa.Schema:
+    # One table's batches all bring the same schema; it is read and measured once, unless it is so
+    # large that keeping some hundreds of its kind would cost a server its memory.
+    metadata = message.metadata.to_pybytes()
+    return (_known_schema if len(metadata) <= _SMALL_BYTES else _read_schema)(metadata, limits)
+
+
+def _read_schema(metadata: bytes, limits: BodyLimits) -> pa.Schema:
     schema = pa.ipc.read_schema(pa.py_buffer(struct.pack("<Ii", 0xFFFFFFFF, len(metadata)) + metadata))
     check_schema(schema, limits)
     return schema
+
+
+_known_schema = lru_cache(maxsize=256)(_read_schema)
 
 
 def _is_compressed(metadata: bytes) -> bool:
