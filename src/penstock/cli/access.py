@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import typer
 
-from penstock.errors import InvalidError, NotFoundError
+from penstock.errors import InvalidError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
     from penstock.client.connection import Connection
 
 TOKEN_VARIABLE: Final = "PENSTOCK_TOKEN"
+CONNECT_SECONDS_MAX: Final = 5.0
+DEFAULT_PORT: Final = 9123
 _SCHEMES: Final = ("penstock://", "penstock+tls://")
 
 
@@ -65,5 +69,23 @@ def open_connection(context: typer.Context, url: str | None, *, create: bool = F
         if not create and "://" not in url and not Path(url).is_dir():
             raise NotFoundError("no such data directory; `penstock table create` makes one", directory=url)
         return connect(url)
+    _require_listener(url)
     access = context.find_object(Access) or Access()
     return connect(url, token=access.token(), tls=access.tls or None)
+
+
+def _require_listener(url: str) -> None:
+    # A program waits for a server that restarts; who types a command wants to know at once.
+    parts = urlsplit(url)
+    try:
+        address = (parts.hostname or "", parts.port or DEFAULT_PORT)
+    except ValueError as error:
+        raise InvalidError("a server's url is penstock://host:port", url=url) from error
+    try:
+        socket.create_connection(address, timeout=CONNECT_SECONDS_MAX).close()
+    except OSError as error:
+        raise UnavailableError(
+            "no server answers; start one with `penstock serve`, or check host and port",
+            url=url,
+            cause=error.strerror or str(error),
+        ) from error

@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from penstock.cli.exit_codes import ExitCode, exit_code
 from penstock.cli.words import say, say_failure, unwrapped
-from penstock.errors import PenstockError
+from penstock.errors import InternalError, PenstockError
 
 
 class Entry(NamedTuple):
@@ -91,6 +91,13 @@ class CommandGroup(TyperGroup):
             if ctx.params.get("debug"):
                 raise
             say(f"penstock: {error.strerror or error}" + (f" file={error.filename}" if error.filename else ""))
+            raise typer.Exit(ExitCode.FAILED) from error
+        except (typer.Exit, typer.Abort, typer.TyperException):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug"):
+                raise
+            say_failure(InternalError(f"{type(error).__name__}: {error}"))
             raise typer.Exit(ExitCode.FAILED) from error
 
 

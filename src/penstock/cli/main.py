@@ -18,6 +18,7 @@ app = typer.Typer(
     cls=CommandGroup,
     rich_markup_mode="rich",
     no_args_is_help=True,
+    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 

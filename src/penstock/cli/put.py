@@ -12,7 +12,7 @@ from penstock.cli.inputs import InputFile
 from penstock.cli.options import InputFormat, TablePathArgument, Url, split_names
 from penstock.cli.put_progress import PutProgress
 from penstock.cli.row_writer import RowWriter
-from penstock.cli.words import examples, say
+from penstock.cli.words import count_rows, examples, say
 from penstock.errors import InvalidError, PenstockError
 from penstock.model.calls import Operation
 
@@ -68,13 +68,13 @@ def put(
         rows = RowWriter(handle, chosen, named)
         began = time.monotonic()
         try:
-            with rows, PutProgress(sources) as progress:
+            with PutProgress(sources, lambda: rows.written) as progress, rows:
                 for source in sources:
                     for block in source.blocks(handle.schema):
                         rows.take(block)
-                        progress.show(rows.written)
+                        progress.move()
         except PenstockError as error:
-            error.add_note(f"{rows.written:,} rows were written before it")
+            error.add_note(f"written before it: {count_rows(rows.written)}")
             raise
     seconds = time.monotonic() - began
-    say(f"{rows.written:,} rows in {seconds:.1f}s, {rows.written / max(seconds, 0.001):,.0f} rows/s")
+    say(f"{count_rows(rows.written)} in {seconds:.1f}s, {rows.written / max(seconds, 0.001):,.0f} rows/s")

@@ -10,7 +10,7 @@ from penstock.cli.access import open_connection
 from penstock.cli.bucket_offsets import format_offsets, read_json_object, read_offsets
 from penstock.cli.options import Columns, Output, TablePathArgument, Url, split_names
 from penstock.cli.output import write_batches
-from penstock.cli.words import examples, is_watched, say
+from penstock.cli.words import count_rows, examples, is_watched, say
 from penstock.client.scan_request import ScanSource
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)
@@ -30,7 +30,7 @@ def scan(
     *,
     columns: Columns = None,
     filter: Annotated[
-        str | None, typer.Option("--filter", "-f", metavar="SQL", help="Only rows for which this is true.")
+        str | None, typer.Option("--filter", metavar="SQL", help="Only rows for which this is true.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many rows.")] = None,
     as_of: Annotated[
@@ -58,4 +58,4 @@ def scan(
         with rows:
             written = write_batches(output, rows.schema, rows)
         if is_watched():
-            say(f"{written:,} rows as of {format_offsets(rows.log_offsets)}")
+            say(f"{count_rows(written)} as of {format_offsets(rows.log_offsets)}")

@@ -16,7 +16,7 @@ from penstock.cli.access import open_connection
 from penstock.cli.bucket_offsets import read_json_object, read_offsets
 from penstock.cli.options import Columns, Output, TablePathArgument, Url, split_names
 from penstock.cli.output import RowSink, open_sink
-from penstock.cli.words import examples, is_watched, say
+from penstock.cli.words import count_rows, examples, is_watched, say
 from penstock.client.change_range import Start
 from penstock.client.change_stream import ChangeStream
 from penstock.client.table import Table
@@ -71,7 +71,7 @@ def tail(
         with _open(handle, start, options) as stream, _ended_by_interrupt(stream):
             rows, position = _show(stream, open_sink(output, stream.schema), limit)
         if follow or is_watched():
-            say(f"{rows:,} rows; go on with --from '{position}'")
+            say(f"{count_rows(rows)}; go on with --from '{position}'")
 
 
 def read_start(table: Table, text: str) -> Any:

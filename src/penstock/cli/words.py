@@ -44,6 +44,11 @@ def is_watched() -> bool:
     return sys.stderr.isatty()
 
 
+def count_rows(rows: int) -> str:
+    """Return a number of rows in words."""
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
 def examples(*lines: str) -> str:
     """Return the end of a command's help: how it is used, line by line."""
     # Help is rich markup: a bracket opens a style there unless it is escaped.
