@@ -181,7 +181,8 @@ def _is_compressed(metadata: bytes) -> bool:
     # Arrow has verified the flatbuffer; all that is left is to look into it. There is no public way.
     root = struct.unpack_from("<I", metadata, 0)[0]
     header = _slot(metadata, root, _HEADER_SLOT)
-    assert header is not None
+    if header is None:
+        raise InvalidError("a body's message says nothing")
     table = header + struct.unpack_from("<I", metadata, header)[0]
     return _slot(metadata, table, _COMPRESSION_SLOT) is not None
 
