@@ -34,6 +34,7 @@ class _OpenCut:
     table: LiveTable
     offsets: Mapping[BucketId, int]
     tablets: dict[BucketId, Tablet]
+    ids: Mapping[TableBucket, BucketId]
     used_ms: int
 
 
@@ -72,8 +73,15 @@ class Cuts:
         offsets = _present(table, names, pin_name) if as_of is None else _given(table, names, as_of, pin_name)
         tablets = {bucket: tablet for bucket, tablet in table.committer.tablets.items() if bucket in offsets}
         with self._lock:
-            self._cuts[cut_id] = _OpenCut(table, offsets, tablets, self._clock.monotonic_ms())
+            ids = {name: bucket for bucket, name in names.items()}
+            self._cuts[cut_id] = _OpenCut(table, offsets, tablets, ids, self._clock.monotonic_ms())
         return Cut(cut_id, {names[bucket]: offset for bucket, offset in offsets.items()})
+
+    def find(self, cut_id: str, name: TableBucket) -> BucketId | None:
+        """Return the bucket that a name stood for when the cut was opened; None if the cut does not know it."""
+        with self._lock:
+            cut = self._cuts.get(cut_id)
+            return None if cut is None else cut.ids.get(name)
 
     def touch(self, cut_id: str) -> None:
         """Keep a cut for another TTL.

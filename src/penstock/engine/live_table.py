@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from penstock.engine.catalog import Catalog
 from penstock.engine.committer import Committer, TableView
+from penstock.engine.left_buckets import LeftBuckets
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
 from penstock.engine.write_group import QueuedWrite
 from penstock.engine.write_router import WriteRouter
 from penstock.errors import (
+    BucketFailedError,
     InvalidError,
     PartitionNotFoundError,
     PenstockError,
@@ -35,6 +38,7 @@ from penstock.tablet.merge_rule import MergeRule
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.tablet_schema import TabletSchema
 from penstock.tablet.versioned import Versioned
+from penstock.tablet.view import TabletView
 
 OpenTablet = Callable[[BucketId, TabletSchema, MergeRule], Tablet]
 
@@ -58,13 +62,14 @@ class LiveTable:
         self._catalog = catalog
         self._open_tablet = open_tablet
         self._terms = terms
+        self.left = LeftBuckets()
         self._lock = threading.RLock()
         self._partitions: dict[int, PartitionInfo] = {}
         self._names: dict[BucketId, TableBucket] = {}
         self._ids: dict[TableBucket, BucketId] = {}
         self._router = WriteRouter(info, self.schema, self._ensure_partitions)
         if info.partitioned:
-            self._take_up(catalog.partitions.of(info.table_id))
+            self._take_up(catalog.partitions.of(info.table_id, dropped=True))
         else:
             self._open([BucketId(info.table_id, 0, bucket) for bucket in range(info.buckets)], None)
 
@@ -75,7 +80,20 @@ class LiveTable:
 
     def name(self, bucket: BucketId) -> TableBucket:
         """Return how users name a bucket."""
-        return self._names[bucket]
+        found = self._names.get(bucket)
+        return self.left.name(bucket) if found is None else found
+
+    def tablet(self, bucket: BucketId) -> Tablet | None:
+        """Return a bucket that is open here, also one that left with its partition."""
+        found = self.committer.tablets.get(bucket)
+        return self.left.tablet(bucket) if found is None else found
+
+    def view_of(self, bucket: BucketId) -> TabletView | None:
+        """Return the present view of one bucket, also of one that left with its partition."""
+        found = self.view.get(bucket)
+        if found is None and (left := self.left.tablet(bucket)) is not None:
+            found = left.view
+        return found
 
     def buckets(self) -> list[TableBucket]:
         """Return the names of all buckets, sorted."""
@@ -134,14 +152,21 @@ class LiveTable:
         self._take_up([partition])
 
     def drop_partition(self, partition_id: int) -> None:
-        """Let go of a partition's buckets."""
+        """Let a partition's buckets leave: those who read them already can go on, until they are removed."""
         with self._lock:
             self._partitions.pop(partition_id, None)
             gone = [bucket for bucket in self._names if bucket.partition_id == partition_id]
-            for tablet in self.committer.remove_tablets(gone):
-                tablet.abandon()
+            tablets = {self._names[tablet.bucket]: tablet for tablet in self.committer.remove_tablets(gone)}
+            self.left.add(tablets)
             for bucket in gone:
                 del self._ids[self._names.pop(bucket)]
+
+    def open_left(self, partition: PartitionInfo) -> None:
+        """Open the buckets of a partition that was dropped before, for those who hold it."""
+        with self._lock:
+            ids = [BucketId(self.info.table_id, partition.partition_id, bucket) for bucket in range(self.info.buckets)]
+            opened = [self._open_tablet(bucket, self.schema, merge_rule(self.info)) for bucket in ids]
+            self.left.add({TableBucket(self.info.path, partition.name, t.bucket.bucket): t for t in opened})
 
     def partitions(self) -> list[PartitionInfo]:
         """Return the partitions that are open."""
@@ -193,8 +218,16 @@ class LiveTable:
     def drop(self) -> None:
         """Let go of a table whose files are about to be removed."""
         self.committer.close(TableNotFoundError("the table was dropped", table=self.info.path))
-        for tablet in self.committer.tablets.values():
+        for tablet in (*self.committer.tablets.values(), *self.left.tablets()):
             tablet.abandon()
+
+    def retire(self) -> None:
+        """Take no more calls, but stay readable for those who hold the table, which was dropped."""
+        self.committer.close(TableNotFoundError("the table was dropped", table=self.info.path))
+        for tablet in self.committer.tablets.values():
+            # One that failed has shown all that it will ever show.
+            with suppress(BucketFailedError):
+                tablet.close()
 
     def _ensure_partitions(self, names: Sequence[str]) -> list[int]:
         with self._lock:

@@ -162,7 +162,7 @@ class Maintenance:
                 if partition.created_ms + retention_ms <= now:
                     table_id = table.info.table_id
                     self._catalog.partitions.drop(table_id, partition.name)
-                    self._tables.remove_partition(table_id, partition.partition_id)
+                    self._tables.remove_partition(table_id, partition.partition_id, readers=True)
                     self._of(table_id).counts["partitions_expired"] += 1
 
     def _of(self, table_id: int) -> _Done:

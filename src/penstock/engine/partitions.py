@@ -84,14 +84,14 @@ class Partitions:
         info = self._partitioned(table_id)
         return partition_name(partition_columns(info.schema, info.partitioned_by), values)
 
-    def of(self, table_id: int) -> list[PartitionInfo]:
+    def of(self, table_id: int, *, dropped: bool = False) -> list[PartitionInfo]:
         """Return the partitions of a table, sorted by name; none if it is not partitioned.
 
         Raises:
-            TableNotFoundError: the table was dropped.
+            TableNotFoundError: the table was dropped, and `dropped` does not ask for such.
         """
         with self._records.lock:
-            self._records.table(table_id)
+            self._records.table(table_id, dropped=dropped)
             return sorted(self._records.partitions[table_id].values(), key=lambda partition: partition.name)
 
     def drop(
@@ -125,6 +125,13 @@ class Partitions:
         """Return (table id, partition id) of dropped partitions whose directories may still be there."""
         with self._records.lock:
             return sorted(self._records.dropped_partitions)
+
+    def find(self, table_id: int, partition_id: int) -> PartitionInfo | None:
+        """Return a partition by its id, also one that is dropping; None if there is none."""
+        with self._records.lock:
+            known = self._records.partitions.get(table_id, {}).values()
+            found = next((p for p in known if p.partition_id == partition_id), None)
+            return found or self._records.dropped_partitions.get((table_id, partition_id))
 
     def forget(self, table_id: int, partition_id: int) -> None:
         """Remove the record of a dropped partition, its directories being gone; idempotent."""

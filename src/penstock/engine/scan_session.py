@@ -110,7 +110,7 @@ class ScanSession:
     def _again(self, span: PageSpan) -> pa.RecordBatch:
         if self.reader is not None:
             return self.reader.again(span)
-        view = self.table.view.get(self.plan.bucket)
+        view = self.table.view_of(self.plan.bucket)
         if view is None or view.base > self.plan.log_offset:
             raise unknown(self.scanner_id)
         return PageReader(view, self.plan, span.read_from, self.clock).again(span)

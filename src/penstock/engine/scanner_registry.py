@@ -79,7 +79,7 @@ class ScannerRegistry:
         """
         bucket = session.plan.bucket
         with self._lock:
-            if term != (self._node_term, self._terms[bucket]) or bucket not in session.table.view:
+            if term != (self._node_term, self._terms[bucket]) or session.table.view_of(bucket) is None:
                 raise not_led(session.name)
             self._sessions[session.scanner_id] = session
             self._note_used(session)
@@ -117,7 +117,7 @@ class ScannerRegistry:
         with self._lock:
             if session.scanner_id not in self._sessions and session.scanner_id not in self._drained:
                 raise unknown(session.scanner_id)
-            if session.plan.bucket not in session.table.view:
+            if session.table.view_of(session.plan.bucket) is None:
                 self._evict(session)
                 raise not_led(session.name)
             self._note_used(session)

@@ -58,8 +58,10 @@ class Scanners:
         self._pages = metrics.counter("penstock_scanner_pages")
         self._bytes = metrics.counter("penstock_scanner_bytes")
 
-    def open(self, call: OpenScan) -> Page:
+    def open(self, call: OpenScan, held: tuple[LiveTable, BucketId] | None = None) -> Page:
         """Open a session over one bucket and return its first page (call 0); without rows there is no session.
+
+        `held` is the bucket of a reader who holds it, for its name may stand for another by now.
 
         Raises:
             TableNotFoundError: the table was dropped.
@@ -70,8 +72,8 @@ class Scanners:
             TooManyScannersError: the bucket or the node has no room for another session.
             NotLeaderError: this node does not lead the bucket.
         """
-        table = self._tables(call.table_id)
-        plan = self._plan(table, call)
+        table, bucket = (self._tables(call.table_id), None) if held is None else held
+        plan = self._plan(table, call, bucket)
         if call.cut_id is not None and self._cuts is not None:
             self._cuts.touch(call.cut_id)
         term = self._registry.take_slot(plan.bucket)
@@ -173,8 +175,8 @@ class Scanners:
         """Return the open sessions."""
         return self._registry.infos()
 
-    def _plan(self, table: LiveTable, call: OpenScan) -> ScanPlan:
-        bucket = table.bucket_id(call.bucket)
+    def _plan(self, table: LiveTable, call: OpenScan, held: BucketId | None) -> ScanPlan:
+        bucket = table.bucket_id(call.bucket) if held is None else held
         if not table.info.keyed:
             raise UnsupportedError("a log table has no live rows; read its log", table=table.info.path)
         if call.limit is not None and call.limit < 0:
@@ -201,7 +203,7 @@ class Scanners:
     def _begin(self, table: LiveTable, plan: ScanPlan, call: OpenScan) -> ScanSession:
         scanner_id = uuid.uuid4().hex
         while True:
-            view = table.view.get(plan.bucket)
+            view = table.view_of(plan.bucket)
             if view is None:
                 raise not_led(call.bucket)
             x = _snapshot(view, call)

@@ -19,7 +19,7 @@ def pin(table: LiveTable, name: str, offsets: Mapping[BucketId, int]) -> None:
     done: list[BucketId] = []
     try:
         for bucket, offset in offsets.items():
-            tablet = table.committer.tablets.get(bucket)
+            tablet = table.tablet(bucket)
             if tablet is None:
                 raise not_led(bucket)
             tablet.pins.pin(name, offset)
@@ -34,7 +34,7 @@ def pin(table: LiveTable, name: str, offsets: Mapping[BucketId, int]) -> None:
 def unpin(table: LiveTable, name: str, buckets: Iterable[BucketId]) -> None:
     """Let go; idempotent."""
     for bucket in buckets:
-        tablet = table.committer.tablets.get(bucket)
+        tablet = table.tablet(bucket)
         if tablet is not None:
             tablet.pins.unpin(name)
 
