@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -66,7 +67,8 @@ def test_data_comes_in_every_form(orders: penstock.Table) -> None:
 
 
 def test_an_empty_write_changes_nothing(orders: penstock.Table) -> None:
-    for data in ([], pd.DataFrame({"id": [], "name": [], "amount": []}), orders.schema.empty_table()):
+    forms: list[Any] = [[], pd.DataFrame({"id": [], "name": [], "amount": []}), orders.schema.empty_table()]
+    for data in forms:
         result = orders.upsert(data)
         assert (result.rows, result.changes, result.offsets) == (0, 0, {})
 
@@ -184,7 +186,7 @@ def test_versioned_keeps_the_greatest_version(connection: penstock.Connection) -
 def test_a_table_may_disable_deletes(connection: penstock.Connection, verb: str) -> None:
     table = connection.create_table("shop.t", DDL, properties={"delete.behavior": "disable"})
     table.upsert([{"id": 1, "name": "a", "amount": 1.0}])
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "delete": lambda: table.delete([1]),
         "delete_where": lambda: table.delete_where("id = 1"),
         "truncate": table.truncate,
@@ -226,7 +228,12 @@ def test_log_tables_take_appends_only(connection: penstock.Connection, orders: p
     result = log.append([{"at": 1, "what": "x"}, {"at": 1, "what": "x"}])
 
     assert (result.rows, result.changes) == (2, 2)
-    for call in (lambda: log.upsert([]), lambda: log.delete([]), lambda: log.delete_where("at = 1")):
+    refused: list[Callable[[], object]] = [
+        lambda: log.upsert([]),
+        lambda: log.delete([]),
+        lambda: log.delete_where("at = 1"),
+    ]
+    for call in refused:
         with pytest.raises(UnsupportedError, match="primary key"):
             call()
     with pytest.raises(UnsupportedError, match="only log tables take appends; use upsert"):

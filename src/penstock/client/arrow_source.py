@@ -41,7 +41,10 @@ class ArrowSource:
             return cast_array(values, field)
         if isinstance(values, np.ndarray) or _is_from(values, "pandas"):
             if values.dtype != np.dtype(object):
-                return cast_array(_converted(values, field.name), field)
+                array = _converted(values, field.name)
+                # pandas keeps a column without values as double, whatever it is meant to hold.
+                bare = array.null_count == len(array)
+                return pa.nulls(len(array), field.type) if bare else cast_array(array, field)
             values = _combined(_converted(values, field.name, field.type), field.name) if _is_nested(field) else values
         return values if isinstance(values, pa.Array) else cast_objects(_objects(values), field)
 

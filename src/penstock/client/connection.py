@@ -52,7 +52,7 @@ def connect(
     if name.startswith(SCHEMES):
         if settings is not None:
             raise InvalidError("a server has its own settings; set them there", url=name)
-        return Connection(_remote(name, token, tls), name)
+        return Connection(_remote(name, token, tls), name, distant=True)
     if "://" in name:
         raise InvalidError(f"a server's url begins with {' or '.join(SCHEMES)}", url=name)
     if token is not None or tls is not None:
@@ -81,8 +81,8 @@ class Connection:
     It belongs to the process that made it: after a fork, connect again.
     """
 
-    def __init__(self, node: Node, name: str) -> None:
-        self._link = Link(node, name)
+    def __init__(self, node: Node, name: str, *, distant: bool = False) -> None:
+        self._link = Link(node, name, distant=distant)
 
     def create_database(self, name: str, if_not_exists: bool = False) -> None:
         """Create a database.

@@ -18,8 +18,10 @@ class Link:
     forked child, whose copies of the node's threads and files are not its own.
     """
 
-    def __init__(self, node: Node, name: str, retry: Retry | None = None) -> None:
+    def __init__(self, node: Node, name: str, retry: Retry | None = None, *, distant: bool = False) -> None:
         self.name = name
+        # Whether answers travel, so that asking early saves time.
+        self.distant = distant
         self.retry = retry or Retry()
         self.identities = WriterIdentities()
         self._node = node

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+import weakref
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -27,7 +28,7 @@ from penstock.model.table import TableInfo
 
 
 class Scan(Iterator[pa.RecordBatch]):
-    """Iterates over record batches, bucket by bucket. Not thread-safe.
+    """Iterates over record batches, bucket by bucket. For one consumer; `close()` from any thread.
 
     The cut is known before the first row. What was read is gone: `to_arrow()` after some batches
     gives the rest.
@@ -47,8 +48,12 @@ class Scan(Iterator[pa.RecordBatch]):
         self._schema = request.schema(info)
         # The generator must not hold the scan, or its thread would keep a forgotten scan alive.
         steps = _steps(link, info, request, pin, tuple(positions))
-        # Without a limit every page will be wanted; with one, a page ahead may be one too many.
-        self._steps = steps if request.limit is not None else PageAhead(steps, name=f"penstock-scan-{info.path}")
+        # With a limit a page ahead may be one too many; beside an engine in this process a thread only costs.
+        ahead = link.distant and request.limit is None
+        self._steps = PageAhead(steps, name=f"penstock-scan-{info.path}") if ahead else steps
+        self._reading = threading.Lock()
+        # A generator that was never asked has nothing to clean up when it is forgotten; the cut is there already.
+        weakref.finalize(self, pin.release).atexit = False
 
     @classmethod
     def begin(cls, link: Link, info: TableInfo, request: ScanRequest) -> Scan:
@@ -126,23 +131,31 @@ class Scan(Iterator[pa.RecordBatch]):
 
     def __next__(self) -> pa.RecordBatch:
         while True:
-            if self._closed.is_set():
-                raise ClosedError("the scan is closed; start another, or resume by token", table=self._info.path)
-            try:
-                index, (batch, next_offset) = next(self._steps)
-            except StopIteration:
-                if self._closed.is_set():
-                    continue
-                raise
-            except BaseException:
-                # A generator that failed says it is at its end when asked again; a scan must not.
-                self.close()
-                raise
+            index, (batch, next_offset) = self._next_step()
             self._index = index
             self._positions[index] = replace(self._positions[index], next_offset=next_offset)
             if batch.num_rows:
                 self._left = None if self._left is None else self._left - batch.num_rows
                 return pa.RecordBatch.from_arrays(batch.select(self._schema.names).columns, schema=self._schema)
+
+    def _next_step(self) -> tuple[int, Portion]:
+        with self._reading:
+            if not self._closed.is_set():
+                try:
+                    step = next(self._steps)
+                except StopIteration:
+                    if not self._closed.is_set():
+                        raise
+                except BaseException:
+                    # A generator that failed says it is at its end when asked again; a scan must not.
+                    self._closed.set()
+                    raise
+                else:
+                    if not self._closed.is_set():
+                        return step
+            # Closed meanwhile by another thread, which could not close a generator at work.
+            self._steps.close()
+            raise ClosedError("the scan is closed; start another, or resume by token", table=self._info.path)
 
     def to_arrow(self) -> pa.Table:
         """Return the rest of the rows as a table."""
@@ -167,10 +180,13 @@ class Scan(Iterator[pa.RecordBatch]):
 
     def close(self) -> None:
         """End the scan and let go of its cut; idempotent."""
-        if not self._closed.is_set():
-            self._closed.set()
+        self._closed.set()
+        if isinstance(self._steps, PageAhead):
             self._steps.close()
-            self._pin.release()
+        elif self._reading.acquire(blocking=False):
+            self._steps.close()
+            self._reading.release()
+        self._pin.release()
 
     def __enter__(self) -> Scan:
         return self

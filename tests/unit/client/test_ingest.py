@@ -62,6 +62,12 @@ def test_every_form_of_the_same_rows_gives_the_same_batch(data: object) -> None:
     assert ingest_rows(data, SCHEMA).equals(BATCH)
 
 
+def test_a_pandas_column_without_values_fits_any_column() -> None:
+    frame = pd.DataFrame({"id": [1], "name": [float("nan")], "amount": [None], "n": [1]})
+
+    assert ingest_rows(frame, SCHEMA).to_pylist() == [{"id": 1, "name": None, "amount": None, "n": 1}]
+
+
 def test_one_row_may_be_a_dict() -> None:
     assert ingest_rows(ROWS[0], SCHEMA).to_pylist() == ROWS[:1]
 

@@ -27,9 +27,15 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.model.bucket import TableBucket
+from penstock.model.calls import Page
 from penstock.model.filter import col
 
 MakeTable = Callable[..., Table]
+
+
+@pytest.fixture(params=[False, True], ids=["beside", "distant"])
+def link(request: pytest.FixtureRequest, node: FakeNode, manual_time: ManualTime) -> Link:
+    return Link(node, "fake", manual_time.retry(), distant=request.param)
 
 
 @pytest.fixture
@@ -217,15 +223,51 @@ def test_offsets_that_are_none_are_refused(table: Table, as_of: dict[int, int], 
 def test_a_forgotten_scan_lets_go_of_its_session_and_cut(table: Table, node: FakeNode) -> None:
     scan = table.scan()
     next(scan)
-    thread = next(thread for thread in threading.enumerate() if thread.name == "penstock-scan-shop.orders")
+    threads = [thread for thread in threading.enumerate() if thread.name == "penstock-scan-shop.orders"]
 
     del scan
     gc.collect()
-    thread.join(30)
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
 
-    assert not thread.is_alive()
     assert node.sessions == {}
     assert node.cuts == set()
+
+
+def test_a_scan_forgotten_before_its_first_row_lets_go_too(table: Table, node: FakeNode) -> None:
+    table.scan(limit=5)
+    gc.collect()
+
+    assert node.cuts == set()
+
+
+def test_closing_while_another_thread_waits_for_a_page_ends_that_wait(table: Table, node: FakeNode) -> None:
+    scan = table.scan()
+    waiting, go_on = threading.Event(), threading.Event()
+    next_page = node.next_page
+    failures: list[BaseException] = []
+
+    def slow(scanner_id: str, call_seq_id: int) -> Page:
+        waiting.set()
+        go_on.wait(30)
+        return next_page(scanner_id, call_seq_id)
+
+    def read() -> None:
+        try:
+            list(scan)
+        except ClosedError as error:
+            failures.append(error)
+
+    node.next_page = slow  # type: ignore[method-assign]
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert waiting.wait(30)
+    scan.close()
+    go_on.set()
+    reader.join(30)
+
+    assert len(failures) == 1
 
 
 def test_a_closed_scan_says_so_and_lets_go(table: Table, node: FakeNode) -> None:
