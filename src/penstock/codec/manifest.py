@@ -43,8 +43,9 @@ class Manifest:
 
     `base` is the oldest readable offset. From `complete_from` on every change is physically there,
     and every row with an end has the change that ended it there: ends can be rebuilt from it.
-    `checkpoint` is the offset as of which `writer_state` stands. Rows from `log_start` on are in
-    segments. The log reached `durable_end` when the manifest was written: a shorter one is damaged.
+    `checkpoint` is the offset as of which `writer_state` and `owner_state` stand. Rows from
+    `log_start` on are in segments. The log reached `durable_end` when the manifest was written: a
+    shorter one is damaged.
     """
 
     bucket: BucketId
@@ -57,6 +58,7 @@ class Manifest:
     timestamp_ms: int
     writer_state: bytes
     spans: tuple[SpanEntry, ...]
+    owner_state: bytes = b""
 
     def file_names(self) -> set[str]:
         """Return every file that the manifest names."""
@@ -76,6 +78,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "durable_end": manifest.durable_end,
         "timestamp_ms": manifest.timestamp_ms,
         "writer_state": base64.b64encode(manifest.writer_state).decode("ascii"),
+        "owner_state": base64.b64encode(manifest.owner_state).decode("ascii"),
         "spans": [[s.start, s.end, [[f.name, f.ends, f.ends_as_of] for f in s.files]] for s in manifest.spans],
     }
     return frame(MAGIC, VERSION, json.dumps(document, separators=(",", ":")).encode())
@@ -106,6 +109,7 @@ def _from_document(document: dict[str, Any]) -> Manifest:
         durable_end=document["durable_end"],
         timestamp_ms=document["timestamp_ms"],
         writer_state=base64.b64decode(document["writer_state"]),
+        owner_state=base64.b64decode(document.get("owner_state", "")),
         spans=tuple(
             SpanEntry(start, end, tuple(FileEntry(*file) for file in files)) for start, end, files in document["spans"]
         ),

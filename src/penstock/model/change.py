@@ -53,3 +53,6 @@ class BatchKind(IntEnum):
     UNDO = 1
     STAGED_COMMIT = 2
     EMPTY = 3
+    ORPHAN = 4
+    """An undo that took back the creation of a row which lives on because of others."""
+    ATTEMPT_END = 5

@@ -161,6 +161,7 @@ class TableProperties:
     kv_snapshot_interval_ms: int | None
     kv_snapshot_num_retained: int | None
     column_lock_enabled: bool
+    owners_allowed: bool
     partition_auto_create: bool
     partition_retention_ms: int | None
     partition_max: int
@@ -186,6 +187,7 @@ class TableProperties:
             kv_snapshot_interval_ms=None if interval is None else parse_duration_ms(interval),
             kv_snapshot_num_retained=None if retained is None else int(retained),
             column_lock_enabled=aggregate if lock == AUTO else lock == "true",
+            owners_allowed=lock != "false",
             partition_auto_create=given.get("partition.auto-create", "true") == "true",
             partition_retention_ms=None if partition_retention == NONE else parse_duration_ms(partition_retention),
             partition_max=int(given.get("partition.max", "1000")),

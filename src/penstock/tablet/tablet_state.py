@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from penstock.codec.manifest import FileEntry, Manifest, SpanEntry
 from penstock.model.bucket import BucketId
 from penstock.tablet.active_segment import ClosedTail
+from penstock.tablet.owner_state import OwnerState
 from penstock.tablet.span import Span
 from penstock.tablet.writer_state import WriterState
 
@@ -25,6 +26,7 @@ class TabletState:
     checkpoint: int
     timestamp_ms: int
     writers: WriterState
+    owners: OwnerState
     sealed: tuple[Span, ...]
     closed: tuple[ClosedTail, ...]
     entries: dict[str, FileEntry]
@@ -42,5 +44,6 @@ class TabletState:
             durable_end=self.visible,
             timestamp_ms=self.timestamp_ms,
             writer_state=self.writers.to_bytes(),
+            owner_state=self.owners.to_bytes(),
             spans=spans,
         )
