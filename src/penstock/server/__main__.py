@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tls_key=options.tls_key,
             tls_ca=options.tls_ca,
             insecure=options.insecure,
-            settings=dict(pair.split("=", 1) for pair in options.set),
+            settings=dict(options.set),
         )
     except PenstockError as error:
         sys.stderr.write(f"penstock: {error}\n")
@@ -68,8 +68,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls-key", help="its key, PEM")
     parser.add_argument("--tls-ca", help="who signs client certificates, PEM; callers then need one")
     parser.add_argument("--insecure", action="store_true", help="listen beyond loopback without asking who calls")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, by dotted name")
+    parser.add_argument(
+        "--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="a setting, by dotted name"
+    )
     return parser
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError("a setting is name=value")
+    return name, value
 
 
 if __name__ == "__main__":
