@@ -60,5 +60,5 @@ EXIT_CODES: Final[dict[type[PenstockError], ExitCode]] = {
 
 
 def exit_code(error: PenstockError) -> ExitCode:
-    """Return the code that an error ends a command with; an unlisted subclass has that of its nearest listed parent."""
-    return next(EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES)
+    """Return the code that an error ends a command with."""
+    return EXIT_CODES[type(error)]

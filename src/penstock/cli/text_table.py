@@ -56,15 +56,12 @@ class TextTable:
 
 
 def fit_widths(wanted: list[int], room: int) -> list[int]:
-    """Return widths that fit the room, taking from the widest first; each column keeps a few cells."""
-    widths = list(wanted)
-    while sum(widths) > room and max(widths) > WIDTH_MIN:
-        widest = max(widths)
-        # Down to the next narrower column at once, or by what is missing.
-        below = max([width for width in widths if width < widest], default=WIDTH_MIN)
-        step = max(1, min(widest - below, sum(widths) - room))
-        widths[widths.index(widest)] = max(WIDTH_MIN, widest - step)
-    return widths
+    """Return widths that fit the room: the widest columns give way together; each keeps a few cells."""
+    if sum(wanted) <= room:
+        return wanted
+    fitting = (most for most in range(room, WIDTH_MIN, -1) if sum(min(width, most) for width in wanted) <= room)
+    most = next(fitting, WIDTH_MIN)
+    return [min(width, most) for width in wanted]
 
 
 def _cells(column: pa.Array) -> list[str]:
