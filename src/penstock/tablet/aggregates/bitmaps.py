@@ -1,7 +1,7 @@
 """rbm32, rbm64: unions of Roaring bitmaps in the portable format, nulls skipped.
 
-Bytes from outside are read and checked in full before they are stored, and stored as we would write
-them: whatever follows a bitmap is dropped. The library works on one bitmap at a time, so these
+Bytes from outside are read and checked in full before they are stored, and stored in one form, the
+smallest: equal sets have equal bytes, and whatever follows a bitmap is dropped. The library works on one bitmap at a time, so these
 functions go through the rows that hold one.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import itemgetter
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from penstock.tablet.aggregates.growth import check_growth
 from penstock.tablet.aggregates.inputs import Inputs, SlotRefusedError, either
 from penstock.tablet.aggregates.segments import NO_ROW, Mask
 
-Kind = type[BitMap] | type[BitMap64]
+B = TypeVar("B", BitMap, BitMap64)
 
 
 def fold_rbm32(inputs: Inputs) -> pa.Array:
@@ -42,7 +43,7 @@ def replace_rbm64(inputs: Inputs) -> pa.Array:
     return _replace(inputs, BitMap64)
 
 
-def _fold(inputs: Inputs, kind: Kind) -> pa.Array:
+def _fold(inputs: Inputs, kind: type[B]) -> pa.Array:
     stored: list[bytes | None] = inputs.old.to_pylist()
     places = np.full(inputs.segments.count, NO_ROW)
     written: list[bytes] = []
@@ -57,11 +58,11 @@ def _fold(inputs: Inputs, kind: Kind) -> pa.Array:
         else:
             united = kind.union(*bitmaps)
         places[slot] = len(written)
-        written.append(united.serialize())
+        written.append(_written(united))
     return check_growth(inputs, either(places, pa.array(written, inputs.column.type), inputs.old))
 
 
-def _replace(inputs: Inputs, kind: Kind) -> pa.Array:
+def _replace(inputs: Inputs, kind: type[B]) -> pa.Array:
     last = np.zeros(inputs.segments.rows, np.bool_)
     last[inputs.segments.last(None)] = True
     counted = last if inputs.counted is None else last & inputs.counted
@@ -69,7 +70,7 @@ def _replace(inputs: Inputs, kind: Kind) -> pa.Array:
     written: list[bytes] = []
     for slot, content in _given(inputs, counted):
         places[slot] = len(written)
-        written.append(_read(kind, content, slot, inputs.value_bytes_max).serialize())
+        written.append(_written(_read(kind, content, slot, inputs.value_bytes_max)))
     values = pa.array(written, inputs.column.type)
     return check_growth(inputs, values.take(pa.array(places, mask=places == NO_ROW)))
 
@@ -80,7 +81,7 @@ def _given(inputs: Inputs, mask: Mask | None) -> list[tuple[int, bytes]]:
     return list(zip(inputs.segments.slots[rows].tolist(), inputs.values.take(pa.array(rows)).to_pylist(), strict=True))
 
 
-def _read(kind: Kind, content: bytes, slot: int, bytes_max: int) -> BitMap | BitMap64:
+def _read(kind: type[B], content: bytes, slot: int, bytes_max: int) -> B:
     if len(content) > bytes_max:
         raise SlotRefusedError(
             slot, LimitError, "the bitmap is larger than aggregate.max-value-bytes", bytes=len(content)
@@ -91,3 +92,8 @@ def _read(kind: Kind, content: bytes, slot: int, bytes_max: int) -> BitMap | Bit
         raise SlotRefusedError(
             slot, InvalidError, "the value is no Roaring bitmap in the portable format", bytes=len(content)
         ) from wrong
+
+
+def _written(bitmap: BitMap | BitMap64) -> bytes:
+    bitmap.run_optimize()
+    return bitmap.serialize()

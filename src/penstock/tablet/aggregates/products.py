@@ -78,6 +78,9 @@ def _multiplied_decimals(inputs: Inputs) -> pa.Array:
     factors = np.insert(values, starts, old)
     step = np.frompyfunc(lambda left, right: _times(left, right, one), 2, 1)
     product = step.reduceat(factors, starts + np.arange(segments.count))
+    if inputs.known is not None:
+        # A product of nothing is one, which a column without whole digits does not hold; it becomes null.
+        product = np.where(inputs.known, product, 0)
     _, greatest = bound_of(kind)
     beyond: Mask = (np.abs(product) > greatest).astype(np.bool_)
     refuse_first(beyond, ArithmeticOverflowError, TOO_LARGE)
@@ -100,8 +103,9 @@ def _times(left: Any, right: Any, one: int) -> Any:
 def _integers(array: pa.Array) -> npt.NDArray[np.object_]:
     """Return the unscaled values of a decimal array as Python's integers."""
     words = decimal_limbs(array)
-    high: npt.NDArray[np.object_] = words[:, 1].view(np.int64).astype(object)
-    return (high << 64) | words[:, 0].astype(object)
+    high = words[:, 1].view(np.int64).astype(object)
+    integers: npt.NDArray[np.object_] = (high << 64) | words[:, 0].astype(object)
+    return integers
 
 
 def _only(values: npt.NDArray[Any], mask: Mask | None, neutral: int = 1) -> npt.NDArray[Any]:

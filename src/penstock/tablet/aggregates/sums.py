@@ -55,8 +55,9 @@ def _added(inputs: Inputs) -> pa.Array:
 
 
 def _added_floats(inputs: Inputs) -> npt.NDArray[np.float64]:
-    values = _signed(_only(values_of(inputs.values).astype(np.float64), inputs.counted), inputs.retracts)
-    old = _only(values_of(inputs.old).astype(np.float64), inputs.old_valid)
+    # What adds nothing is -0.0: with 0.0 a sum of -0.0 alone would lose its sign.
+    values = _only(_signed(values_of(inputs.values).astype(np.float64), inputs.retracts), inputs.counted, -0.0)
+    old = _only(values_of(inputs.old).astype(np.float64), inputs.old_valid, -0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         added: npt.NDArray[np.float64] = inputs.segments.reduce(np.add, values)
         return old + added
@@ -76,9 +77,9 @@ def _added_exactly(inputs: Inputs) -> tuple[pa.Array, Mask]:
     return join_limbs(carried(totals), kind)
 
 
-def _only(values: npt.NDArray[Any], mask: Mask | None) -> npt.NDArray[Any]:
-    """Return the values, zero where the mask does not hold."""
-    return values if mask is None else np.where(mask, values, values.dtype.type(0))
+def _only(values: npt.NDArray[Any], mask: Mask | None, neutral: float = 0) -> npt.NDArray[Any]:
+    """Return the values, the neutral one where the mask does not hold."""
+    return values if mask is None else np.where(mask, values, values.dtype.type(neutral))
 
 
 def _signed(values: npt.NDArray[Any], retracts: Mask | None) -> npt.NDArray[Any]:
