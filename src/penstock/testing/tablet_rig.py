@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import SequenceError
 from penstock.index.key_index import KeyIndex
 from penstock.log.chunk_cache import ChunkCache
 from penstock.log.file_pool import FilePool
@@ -225,14 +226,17 @@ class TabletRig:
         """Take it that what was written up to `end` is there for good, and nothing else."""
         for write, start, stop in self._pending:
             # An empty batch leaves no trace in the offsets: only its writer's state tells whether it is there.
-            if write.writer_id != NO_ID and stop <= end and self._remembers(write):
+            if write.writer_id != NO_ID and stop <= end and (stop > start or self._remembers(write)):
                 self._written.setdefault(write.writer_id, []).append((write.sequence, start, stop))
         self._pending = []
         self.oracle.cut(end)
         self.acknowledged = end
 
     def _remembers(self, write: TabletWrite) -> bool:
-        return self.tablet.state.writers.find(write.writer_id, write.sequence) is not None
+        try:
+            return self.tablet.state.writers.find(write.writer_id, write.sequence) is not None
+        except SequenceError:
+            return True  # others came after it
 
     def _before_images(self, block: RowBlock) -> dict[int, Any]:
         prev = block.batch.column(PREV).to_numpy()
