@@ -6,13 +6,14 @@ The format is what the name ends in, or what is said. Text may be compressed wit
 from __future__ import annotations
 
 import gzip
+import io
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import BinaryIO, Final, cast
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -123,13 +124,20 @@ def _parquet_batches(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
 
 
 def _arrow_batches(stream: BinaryIO, stack: ExitStack) -> Iterator[pa.RecordBatch]:
-    peekable = cast(Any, stream)
-    if bytes(peekable.peek(len(_FILE_MAGIC))[: len(_FILE_MAGIC)]) != _FILE_MAGIC:
+    if _opening(stream) != _FILE_MAGIC:
         yield from pa.ipc.open_stream(stream)
         return
     reader = pa.ipc.open_file(_seekable(stream, stack))
     for index in range(reader.num_record_batches):
         yield reader.get_batch(index)
+
+
+def _opening(stream: BinaryIO) -> bytes:
+    if not stream.seekable():
+        return bytes(cast(io.BufferedReader, stream).peek(len(_FILE_MAGIC))[: len(_FILE_MAGIC)])
+    opening = stream.read(len(_FILE_MAGIC))
+    stream.seek(-len(opening), io.SEEK_CUR)
+    return opening
 
 
 def _seekable(stream: BinaryIO, stack: ExitStack) -> BinaryIO:
