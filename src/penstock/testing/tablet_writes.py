@@ -77,12 +77,14 @@ class TabletWrite:
 class RandomWrites:
     """Draws writes on few keys and few values, so that all that can meet does meet."""
 
-    def __init__(self, random: Random, merge_engine: MergeEngine, *, keys: int = 20, rows_max: int = 12) -> None:
+    def __init__(
+        self, random: Random, merge_engine: MergeEngine, *, keys: int = 20, rows_max: int = 12, writers: int = 3
+    ) -> None:
         self._random = random
         self._merge_engine = merge_engine
         self._keys = keys
         self._rows_max = rows_max
-        self._writers = [random.randbytes(16) for _ in range(3)]
+        self._writers = [random.randbytes(16) for _ in range(writers)]
         self._sequences = dict.fromkeys(self._writers, 0)
 
     def next(self, columns: Sequence[str]) -> TabletWrite:
