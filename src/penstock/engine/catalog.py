@@ -125,7 +125,7 @@ class Catalog:
             if twin is not None:
                 if if_not_exists and twin == parsed.table:
                     return self.table(parsed)
-                raise AlreadyExistsError("there is a table of that name", table=TablePath(parsed.database, twin))
+                raise AlreadyExistsError("there is a table of that name", table=str(TablePath(parsed.database, twin)))
             given = {field.name: getattr(spec, field.name) for field in dataclasses.fields(TableSpec)}
             table_id = self._records.next_table
             info = TableInfo(path=str(parsed), table_id=table_id, created_ms=self._clock.wall_ms(), **given)

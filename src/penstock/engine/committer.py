@@ -14,19 +14,41 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from itertools import groupby
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
 from penstock.engine.write_group import QueuedWrite, WriteGroup
 from penstock.errors import BucketFailedError, DiskFullError, PenstockError, UnavailableError
 from penstock.model.bucket import BucketId
+from penstock.model.calls import WriteCall
 from penstock.model.facts import NO_ID
 from penstock.runtime.clock import Clock
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.view import TabletView
 
 T = TypeVar("T")
+
+
+class Guard(Protocol):
+    """Who may write what: asked in the committer about every write, before it is planned."""
+
+    def stamp(self, call: WriteCall, queued: QueuedWrite) -> None:
+        """Say in whose name a write is made."""
+
+    def wants_settling(self, write: QueuedWrite) -> bool:
+        """Tell whether to admit a write means to change something first; all before it are committed then."""
+
+    def admit(self, write: QueuedWrite) -> None:
+        """Let a write in, or raise why not; what it must not meet is undone, and what it may drop is dropped."""
+
+    def adopt(self, tablet: Tablet) -> None:
+        """Take up a bucket before it is seen."""
+
+    def applied(self, call: WriteCall, queued: QueuedWrite) -> None:
+        """Take notice of a write that was made in somebody's name."""
+
+
 TableView = Mapping[BucketId, TabletView]
 
 CALLS_MAX: Final = 64
@@ -41,6 +63,7 @@ class Committer:
         self.view: TableView = {}
         self.published = threading.Condition()
         """Held while index and view change; notified when a view is new."""
+        self.guard: Guard | None = None
         self._name = name
         self._terms = terms
         self._clock = clock
@@ -50,6 +73,11 @@ class Committer:
         self._waiting = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed: PenstockError | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether the table takes no calls any more."""
+        return self._closed is not None
 
     @property
     def tablets(self) -> Mapping[BucketId, Tablet]:
@@ -96,6 +124,8 @@ class Committer:
         def add() -> None:
             for bucket, tablet in tablets.items():
                 tablet.exclusively = self.run
+                if self.guard is not None:
+                    self.guard.adopt(tablet)
                 self._tablets[bucket] = tablet
 
         self.run(add)
@@ -139,6 +169,7 @@ class Committer:
                 self._commit(work)
             else:
                 self._step(*work)
+            del work  # an idle committer must not keep alive what a step held: files wait for their last reader
 
     def _next(self) -> list[QueuedWrite] | tuple[Callable[[], Any], Future[Any]] | None:
         with self._waiting:
@@ -179,7 +210,34 @@ class Committer:
             self._publish({})
             future.set_result(result)
 
+    def commit_now(self, writes: list[QueuedWrite]) -> None:
+        """Commit writes that are the table's own, in one group; only inside a step.
+
+        Raises:
+            PenstockError: the first cause; writes before it may be there.
+        """
+        self._commit_group(writes)
+        for write in writes:
+            write.done.result()
+
     def _commit(self, calls: list[QueuedWrite]) -> None:
+        if self.guard is None:
+            self._commit_group(calls)
+            return
+        ready: list[QueuedWrite] = []
+        for call in calls:
+            try:
+                if self.guard.wants_settling(call):
+                    self._commit_group(ready)
+                    ready = []
+                self.guard.admit(call)
+            except BaseException as error:  # noqa: BLE001 - handed to the caller, who waits for it
+                call.done.set_exception(error)
+            else:
+                ready.append(call)
+        self._commit_group(ready)
+
+    def _commit_group(self, calls: list[QueuedWrite]) -> None:
         group = WriteGroup(self._tablets, self._terms, self._clock)
         for shape, alike in groupby(calls, key=lambda call: call.shape):
             for unit in [list(alike)] if shape is not None else [[call] for call in alike]:

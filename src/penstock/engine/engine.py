@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,11 @@ from penstock.engine.catalog import Catalog
 from penstock.engine.change_reader import ChangeReader
 from penstock.engine.cuts import Cuts
 from penstock.engine.deletion import delete_matching
+from penstock.engine.grace import Grace
+from penstock.engine.holds import Holds
+from penstock.engine.lease_book import LeaseBook
+from penstock.engine.lease_calls import LeaseCalls
+from penstock.engine.lease_desk import LeaseDesk
 from penstock.engine.live_table import LiveTable, merge_rule
 from penstock.engine.lookups import lookup, prefix_lookup
 from penstock.engine.maintenance import Maintenance
@@ -26,7 +32,7 @@ from penstock.engine.storage import Storage, open_index
 from penstock.engine.terms import Terms
 from penstock.errors import ClosedError
 from penstock.model.aggregate import AggFunction
-from penstock.model.bucket import TableBucket
+from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import (
     ChangePage,
     Cut,
@@ -51,9 +57,10 @@ from penstock.runtime.tasks import TaskGroup
 
 MAINTENANCE_INTERVAL_MS = 500
 REAP_INTERVAL_MS = 1_000
+LEASES_INTERVAL_MS = 1_000
 
 
-class Engine:
+class Engine(LeaseCalls):
     """A node over one data directory; implements `penstock.model.node.Node`. Thread-safe."""
 
     def __init__(
@@ -74,13 +81,31 @@ class Engine:
         self._tasks = tasks
         self._closed = False
         self._catalog = Catalog(metadata, clock)
-        self._tables = OpenTables(self._catalog, storage, Terms(metadata), clock)
+        self._grace = Grace(settings.scanner_ttl_ms, clock)
+        holds, book = Holds(), LeaseBook(metadata, clock)
+        # Before a table is opened or removed: what is leased is protected from the first moment on.
+        loaded = book.load(holds)
+        self._tables = OpenTables(self._catalog, storage, Terms(metadata), self._grace, holds, clock=clock)
         self._tables.finish_drops()
-        self.scanners = Scanners(self._tables.get, settings, clock, self.metrics)
         self._cuts = Cuts(settings, clock)
+        self.scanners = Scanners(self._tables.get, settings, clock, self.metrics, self._cuts)
         self._changes = ChangeReader(settings, clock)
         self.maintenance = Maintenance(self._tables, self._catalog, settings, clock, flush_index=storage.index.flush)
+        self.leases = LeaseDesk(
+            loaded,
+            book,
+            holds,
+            self._tables,
+            catalog=self._catalog,
+            maintenance=self.maintenance,
+            settings=settings,
+            clock=clock,
+            metrics=self.metrics,
+            flush_index=storage.index.flush,
+            kick=lambda: tasks.kick("leases"),
+        )
         tasks.every("maintenance", MAINTENANCE_INTERVAL_MS, self.maintenance.run)
+        tasks.every("leases", LEASES_INTERVAL_MS, self.leases.run)
         tasks.every("reap", REAP_INTERVAL_MS, self.reap)
 
     @classmethod
@@ -111,7 +136,7 @@ class Engine:
             lock.release()
             raise
         # A forgotten engine is closed in order when the process ends; one that was dropped is not kept alive.
-        atexit.register(_close_forgotten, weakref.ref(engine))
+        atexit.register(_close_forgotten, weakref.ref(engine), os.getpid())
         return engine
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
@@ -172,8 +197,9 @@ class Engine:
         """Drop a partition with its rows."""
         partition = self._catalog.partitions.drop(table_id, values, if_exists=if_exists)
         if partition is not None:
-            self._close_scanners(self._table(table_id), partition.name)
+            gone = self._bucket_ids(self._table(table_id), partition.name)
             self._tables.remove_partition(table_id, partition.partition_id)
+            self._close_scanners(gone)
 
     def buckets(self, table_id: int) -> list[TableBucket]:
         """Return every bucket of the table, of every partition, sorted."""
@@ -219,8 +245,12 @@ class Engine:
     def open_scanner(self, call: OpenScan) -> Page:
         """Open a scan session and return its first page (call 0)."""
         self._check_open()
-        if call.cut_id is not None:
-            self._cuts.touch(call.cut_id)
+        if call.lease_id is not None:
+            return self.scanners.open(call, self.leases.find(call.lease_id, call.table_id, call.bucket))
+        bucket = None if call.cut_id is None else self._cuts.find(call.cut_id, call.bucket)
+        if bucket is not None:
+            # Its partition may have expired under the reader, and the name may stand for another by now.
+            return self.scanners.open(call, (self._tables.holding(bucket), bucket))
         return self.scanners.open(call)
 
     def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
@@ -251,6 +281,10 @@ class Engine:
 
     def pull_changes(self, call: PullChanges) -> list[ChangePage]:
         """Return changes of the buckets that have some; empty when the wait ran out."""
+        if call.lease_id is not None and call.positions:
+            held = {name: self.leases.find(call.lease_id, call.table_id, name) for name in call.positions}
+            table = next(iter(held.values()))[0]
+            return self._changes.pull(table, call, {name: bucket for name, (_, bucket) in held.items()})
         return self._changes.pull(self._table(call.table_id), call)
 
     def lookup(self, call: LookupCall) -> LookupResult:
@@ -284,6 +318,7 @@ class Engine:
 
     def reap(self) -> None:
         """Let go of everything that expired."""
+        self._grace.reap()
         self.scanners.reap()
         self._cuts.reap()
         self._changes.reap()
@@ -308,21 +343,26 @@ class Engine:
 
     def _drop(self, info: TableInfo) -> None:
         table = next((table for table in self._tables.all() if table.info.table_id == info.table_id), None)
-        if table is not None:
-            self._close_scanners(table, None)
+        gone = self._bucket_ids(table, None) if table is not None else []
         self._tables.drop(info)
+        self._close_scanners(gone)
 
-    def _close_scanners(self, table: LiveTable, partition: str | None) -> None:
-        for bucket in table.buckets():
-            if partition is None or bucket.partition == partition:
-                self.scanners.close_bucket(table.bucket_id(bucket))
+    @staticmethod
+    def _bucket_ids(table: LiveTable, partition: str | None) -> list[BucketId]:
+        buckets = [bucket for bucket in table.buckets() if partition is None or bucket.partition == partition]
+        return [table.bucket_id(bucket) for bucket in buckets]
+
+    def _close_scanners(self, buckets: list[BucketId]) -> None:
+        """End the sessions of buckets that are gone; one that was opened meanwhile finds its bucket gone."""
+        for bucket in buckets:
+            self.scanners.close_bucket(bucket)
 
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the node is closed")
 
 
-def _close_forgotten(reference: weakref.ref[Engine]) -> None:
+def _close_forgotten(reference: weakref.ref[Engine], pid: int) -> None:
     engine = reference()
-    if engine is not None:
+    if engine is not None and os.getpid() == pid:
         engine.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from penstock.engine.catalog import Catalog
+from penstock.engine.grace import Grace
 from penstock.engine.holds import Holds
 from penstock.engine.live_table import LiveTable
 from penstock.engine.storage import Storage
@@ -29,13 +30,14 @@ class OpenTables:
     """
 
     def __init__(
-        self, catalog: Catalog, storage: Storage, terms: Terms, clock: Clock, holds: Holds | None = None
+        self, catalog: Catalog, storage: Storage, terms: Terms, grace: Grace, holds: Holds, *, clock: Clock
     ) -> None:
         self._catalog = catalog
         self._storage = storage
         self._terms = terms
+        self._grace = grace
         self._clock = clock
-        self._holds = holds or Holds()
+        self._holds = holds
         self._syncs = SyncPool()
         self._lock = threading.RLock()
         self._removing = threading.RLock()
@@ -165,6 +167,7 @@ class OpenTables:
     def _open_tablet(self, bucket: BucketId, schema: TabletSchema, rule: MergeRule) -> Tablet:
         tablet = self._storage.open_tablet(bucket, schema, rule)
         self._holds.protect(tablet)
+        self._grace.hold(tablet)
         return tablet
 
     def _is_led_elsewhere(self, table: LiveTable, bucket: BucketId) -> bool:

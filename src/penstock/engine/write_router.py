@@ -23,6 +23,7 @@ from penstock.model.agg_mode import AggMode
 from penstock.model.bucket import BucketId
 from penstock.model.calls import Operation, WriteCall
 from penstock.model.change import ChangeType
+from penstock.model.facts import NO_ID
 from penstock.model.merge_engine import DeleteBehavior, MergeEngine
 from penstock.model.partition import partition_codes, partition_columns
 from penstock.model.schema import Schema
@@ -65,7 +66,7 @@ class WriteRouter:
         self._check_operation(call)
         _validate(call.batch)
         rows = self._rows(call, known)
-        parts = self._split(rows)
+        parts = self._split(rows, self._turn_of(call))
         alike = rows.deletes is None and not rows.clears and not self._aggregates
         return QueuedWrite(
             parts=parts,
@@ -76,6 +77,12 @@ class WriteRouter:
             sequence=call.sequence,
             shape=(self._schema.schema_id, rows.columns, tuple(rows.batch.schema.names)) if alike else None,
         )
+
+    def _turn_of(self, call: WriteCall) -> int:
+        """Return whose turn it is among buckets without a key; a retry finds the bucket of the first try (I-6)."""
+        if call.writer_id == NO_ID:
+            return next(self._turn)
+        return int.from_bytes(call.writer_id[:4], "little") + call.sequence
 
     def _check_operation(self, call: WriteCall) -> None:
         info, operation = self._info, call.operation
@@ -188,13 +195,13 @@ class WriteRouter:
             fields.append(self._schema.storage.field(str(column.id)))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _split(self, rows: _Rows) -> dict[BucketId, Request]:
+    def _split(self, rows: _Rows, turn: int) -> dict[BucketId, Request]:
         """Tell the rows apart by partition and bucket."""
         batch = rows.batch
         if batch.num_rows == 0:
             return {}
         keys = self._schema.encode_keys(batch) if self._schema.keyed else None
-        partitions, codes = self._destinations(batch)
+        partitions, codes = self._destinations(batch, turn)
         table_id, buckets = self._info.table_id, self._info.buckets
         found = np.unique(codes)
         if len(found) == 1:
@@ -222,7 +229,7 @@ class WriteRouter:
             )
         return parts
 
-    def _destinations(self, batch: pa.RecordBatch) -> tuple[list[int], npt.NDArray[np.int64]]:
+    def _destinations(self, batch: pa.RecordBatch, turn: int) -> tuple[list[int], npt.NDArray[np.int64]]:
         """Return the ids of the partitions concerned, and for each row partition * buckets + bucket."""
         info = self._info
         partitions = [0]
@@ -237,7 +244,7 @@ class WriteRouter:
             columns = tuple(info.schema.column(name) for name in info.bucket_key)
             buckets = bucket_of([batch.column(str(column.id)) for column in columns], info.buckets)
             return partitions, codes * info.buckets + buckets
-        return partitions, codes * info.buckets + next(self._turn) % info.buckets
+        return partitions, codes * info.buckets + turn % info.buckets
 
 
 def _validate(batch: pa.RecordBatch) -> None:
