@@ -21,6 +21,7 @@ from penstock.errors import InvalidError, OffsetOutOfRangeError
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import ChangePage, Images, Offsets, PullChanges
 from penstock.runtime.clock import Clock
+from penstock.tablet.view import TabletView
 
 WAIT_MS_MAX: Final = 60_000
 
@@ -34,8 +35,12 @@ class ChangeReader:
         self._clock = clock
         self._pins = ReaderPins(settings, clock)
 
-    def pull(self, table: LiveTable, call: PullChanges) -> list[ChangePage]:
+    def pull(
+        self, table: LiveTable, call: PullChanges, held: Mapping[TableBucket, BucketId] | None = None
+    ) -> list[ChangePage]:
         """Return pages of the buckets that have changes, waiting for the first; none if the wait ran out.
+
+        `held` has the buckets of a reader who holds them, for their names may stand for others by now.
 
         Raises:
             InvalidError: a bucket, column, position or size is not what it may be.
@@ -47,7 +52,10 @@ class ChangeReader:
         _check(call)
         schema = table.known_schema(call.schema_id)
         images = ChangeImages(schema, Projection(schema, call.columns), before=call.images is Images.FULL)
-        positions = {table.bucket_id(bucket): position for bucket, position in call.positions.items()}
+        positions = {
+            table.bucket_id(bucket) if held is None else held[bucket]: position
+            for bucket, position in call.positions.items()
+        }
         if call.reader_id is not None:
             starts = {bucket: start for bucket, (start, _) in positions.items()}
             try:
@@ -60,7 +68,9 @@ class ChangeReader:
         for place, (available, bucket) in enumerate(ready):
             share = room // (len(ready) - place)
             start = positions[bucket][0]
-            page = read_page(view[bucket], table.name(bucket), images, start=start, end=start + available, room=share)
+            page = read_page(
+                _view(table, view, bucket), table.name(bucket), images, start=start, end=start + available, room=share
+            )
             pages.append(page)
             room = max(0, room - page.batch.nbytes)
         return pages
@@ -126,9 +136,7 @@ def _available(table: LiveTable, view: TableView, positions: Positions) -> dict[
     """
     found = {}
     for bucket, (start, end) in positions.items():
-        tablet_view = view.get(bucket)
-        if tablet_view is None:
-            raise not_led(bucket)
+        tablet_view = _view(table, view, bucket)
         if start < tablet_view.base:
             raise _below_base(table.name(bucket), start, tablet_view.base)
         if start > tablet_view.visible:
@@ -141,6 +149,16 @@ def _available(table: LiveTable, view: TableView, positions: Positions) -> dict[
         stop = tablet_view.visible if end is None else min(end, tablet_view.visible)
         if start < stop:
             found[bucket] = stop - start
+    return found
+
+
+def _view(table: LiveTable, view: TableView, bucket: BucketId) -> TabletView:
+    found = view.get(bucket)
+    if found is None:
+        # One that left with its partition shows what it showed then.
+        found = table.view_of(bucket)
+    if found is None:
+        raise not_led(bucket)
     return found
 
 

@@ -50,12 +50,12 @@ class Maintenance:
         self._settings = settings
         self._clock = clock
         self._flush_index = flush_index
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._done: dict[int, _Done] = {}
 
     def run(self) -> None:
         """Do what is due everywhere."""
-        with self._lock:
+        with self.lock:
             self._expire_partitions()
             self._relieve_memory()
             for table, tablet in self._tables.tablets():
@@ -64,21 +64,38 @@ class Maintenance:
     def relieve(self, tablet: Tablet, table: LiveTable) -> None:
         """Seal for a writer that is ahead of the background: it waits, memory stays bounded."""
         if len(tablet.state.closed) > UNSEALED_SEGMENTS_MAX:
-            with self._lock:
+            with self.lock:
                 if len(tablet.state.closed) > UNSEALED_SEGMENTS_MAX:
                     self._seal(table, tablet)
 
     def compact_now(self, table: LiveTable, *, everything: bool = False) -> None:
         """Compact a table as far as retention and pins allow, or, for `everything`, as far as pins allow."""
-        with self._lock:
+        with self.lock:
             for tablet in list(table.committer.tablets.values()):
                 self._seal(table, tablet, active_too=True)
                 self._checkpoint(table, tablet)
                 self._compact(table, tablet, tablet.view.visible if everything else None, prompt=True)
 
+    def free(self, table: LiveTable, tablet: Tablet) -> None:
+        """Compact a bucket in which a pin went, as far as retention and the other pins allow."""
+        with self.lock:
+            if tablet.failure is not None:
+                return
+            target = retention_target(tablet, table.info.options, self._clock.wall_ms())
+            reachable = min(target, tablet.pins.floor())
+            if reachable <= tablet.pins.base:
+                return
+            try:
+                if tablet.state.checkpoint < reachable:
+                    self._seal(table, tablet, active_too=True)
+                    self._checkpoint(table, tablet)
+                self._compact(table, tablet, target, prompt=True)
+            except (ClosedError, NotFoundError, BucketFailedError):
+                return  # closed, dropped or failed meanwhile: its state says so to whoever asks
+
     def checkpoint_before_close(self) -> None:
         """Save what the next open would have to replay, where that is much."""
-        with self._lock:
+        with self.lock:
             for table, tablet in self._tables.tablets():
                 if tablet.view.visible - tablet.state.checkpoint > CLOSING_REPLAY_MAX and tablet.failure is None:
                     self._checkpoint(table, tablet)

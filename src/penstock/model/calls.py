@@ -83,7 +83,8 @@ class OpenScan:
     """Open a scan session over one bucket.
 
     `as_of` is the snapshot (None: the present); `start` the offset to go on from; `columns` the
-    projection (None: all); `filter` a serialised `Filter`; `cut_id` the cut that pins the snapshot.
+    projection (None: all); `filter` a serialised `Filter`; `cut_id` the cut that pins the snapshot,
+    or `lease_id` the lease.
     """
 
     table_id: int
@@ -96,6 +97,7 @@ class OpenScan:
     as_of: int | None = None
     start: int = 0
     cut_id: str | None = None
+    lease_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class PullChanges:
     """Ask for changes of several buckets, from the positions given, waiting up to `wait_ms` for the first.
 
     `positions` maps each bucket to (start, end or None), half-open. `reader_id` names the pin that
-    protects the positions for one TTL.
+    protects the positions for one TTL; under `lease_id` the lease protects them.
     """
 
     table_id: int
@@ -141,6 +143,7 @@ class PullChanges:
     max_bytes: int = 4 << 20
     wait_ms: int = 0
     reader_id: str | None = None
+    lease_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Final
 from penstock.errors import InvalidError, LimitError
 from penstock.model.bucket import TableBucket
 
-LEASE_ID_LENGTH_MAX: Final = 200
+LEASE_ID_BYTES_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,6 @@ def check_lease_id(lease_id: str) -> str:
     """
     if not isinstance(lease_id, str) or not lease_id or not lease_id.isprintable():
         raise InvalidError("a lease id is a printable word", lease_id=ascii(lease_id)[:80])
-    if len(lease_id) > LEASE_ID_LENGTH_MAX:
-        raise LimitError("the lease id is too long", length=len(lease_id), max=LEASE_ID_LENGTH_MAX)
+    if len(lease_id.encode()) > LEASE_ID_BYTES_MAX:
+        raise LimitError("the lease id is too long", bytes=len(lease_id.encode()), max=LEASE_ID_BYTES_MAX)
     return lease_id

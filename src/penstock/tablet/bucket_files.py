@@ -56,6 +56,10 @@ class BucketFiles:
         """Return the path of a file of this bucket."""
         return f"{self.directory}/{name}"
 
+    def size_bytes(self) -> int:
+        """Return the size of all files of the bucket."""
+        return sum(self.disk.size(self.path(name)) for name in self.disk.list(self.directory))
+
     def new_name(self, kind: str) -> str:
         """Return a name that was never used before."""
         return f"{kind}-{next(self._numbers):0{_DIGITS}d}"

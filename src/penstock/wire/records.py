@@ -104,6 +104,7 @@ OPEN_SCAN: Final = record(
     as_of=maybe(INT),
     start=INT,
     cut_id=maybe(TEXT),
+    lease_id=maybe(TEXT),
 )
 PAGE: Final = record(
     Page,
@@ -136,6 +137,7 @@ PULL_CHANGES: Final = record(
     max_bytes=INT,
     wait_ms=INT,
     reader_id=maybe(TEXT),
+    lease_id=maybe(TEXT),
 )
 CHANGE_PAGE: Final = record(ChangePage, bucket=BUCKET, batch=BATCH, start=INT, next_offset=INT, end=INT)
 LOOKUP_CALL: Final = record(LookupCall, table_id=INT, schema_id=INT, keys=BATCH, columns=COLUMNS)

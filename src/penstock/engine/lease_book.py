@@ -1,0 +1,98 @@
+"""The leases of a node as they are stored: one record each, changed by whoever read its version.
+
+Keys are `lease/<id>`, the id percent-escaped. A record is durable when its change returns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import quote
+
+from penstock.codec.lease_record import Hold, LeaseRecord, decode_lease, encode_lease, hold_rows
+from penstock.engine.holds import Holds
+from penstock.engine.metadata import ABSENT, Absent, Delete, MetadataStore, Put
+from penstock.model.bucket import BucketId
+from penstock.runtime.clock import Clock
+
+ROOT: Final = "lease/"
+REMAINING_MS_MIN: Final = 60_000
+"""What is left of a lease at least when a node starts: its holder could not renew while it was down."""
+
+
+@dataclass(slots=True)
+class Lease:
+    """A lease in memory. `deadline_ms` is monotonic: wall time counts only across a restart."""
+
+    lease_id: str
+    owner: str
+    duration_ms: int
+    deadline_ms: int
+    created_ms: int
+    holds: dict[BucketId, Hold]
+    version: int | Absent
+
+    @property
+    def holder(self) -> str:
+        """Return the name of the lease's pins."""
+        return f"lease-{self.lease_id}"
+
+
+class LeaseBook:
+    """Stores leases. The caller sees to it that no lease is changed twice at once."""
+
+    def __init__(self, store: MetadataStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def load(self, holds: Holds) -> list[Lease]:
+        """Return all leases, and have what they hold protected; what remains of each counts from now on.
+
+        Raises:
+            CorruptionError: a record is damaged.
+        """
+        wall_ms, now_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+        leases = []
+        for entry in self._store.list(ROOT):
+            record = decode_lease(entry.value, name=entry.key)
+            # A clock that was set back must not lengthen a lease without bound, nor one set forward end it.
+            remaining_ms = max(REMAINING_MS_MIN, min(record.duration_ms, record.expires_ms - wall_ms))
+            leases.append(
+                Lease(
+                    record.lease_id,
+                    record.owner,
+                    record.duration_ms,
+                    now_ms + remaining_ms,
+                    record.created_ms,
+                    record.holds(),
+                    entry.version,
+                )
+            )
+            holds.note(leases[-1].holder, leases[-1].holds)
+        return leases
+
+    def put(self, lease: Lease) -> Lease:
+        """Store a lease; return it as it is stored now."""
+        record = LeaseRecord(
+            lease_id=lease.lease_id,
+            owner=lease.owner,
+            duration_ms=lease.duration_ms,
+            expires_ms=self.expires_ms(lease),
+            created_ms=lease.created_ms,
+            rows=hold_rows(lease.holds),
+        )
+        version = self._store.commit([Put(_key(lease.lease_id), encode_lease(record), lease.version)])
+        return replace(lease, version=version)
+
+    def delete(self, lease: Lease) -> None:
+        """Forget a lease."""
+        assert lease.version is not ABSENT, "the lease was stored"
+        self._store.commit([Delete(_key(lease.lease_id), lease.version)])
+
+    def expires_ms(self, lease: Lease) -> int:
+        """Return when the lease ends, in wall time as it is now."""
+        return self._clock.wall_ms() + lease.deadline_ms - self._clock.monotonic_ms()
+
+
+def _key(lease_id: str) -> str:
+    return ROOT + quote(lease_id, safe="")

@@ -1,0 +1,208 @@
+"""Snapshots and leases as a node offers them: in the names that users know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from penstock.codec.lease_record import Hold
+from penstock.codec.snapshot_file import SnapshotFile
+from penstock.engine.catalog import Catalog
+from penstock.engine.freeing import Freeing
+from penstock.engine.holds import Holds
+from penstock.engine.lease_book import Lease, LeaseBook
+from penstock.engine.lease_claims import LeaseClaims
+from penstock.engine.leases import Leases
+from penstock.engine.live_table import LiveTable
+from penstock.engine.maintenance import Maintenance
+from penstock.engine.open_tables import OpenTables
+from penstock.engine.settings import Settings
+from penstock.engine.snapshots import Snapshots
+from penstock.errors import InvalidError
+from penstock.model.bucket import BucketId, TableBucket
+from penstock.model.lease import AcquireLease, Leased, LeaseInfo, Snapshot
+from penstock.runtime.clock import Clock
+from penstock.runtime.metrics import Metrics
+from penstock.tablet.tablet import Tablet
+
+OBSERVE_INTERVAL_MS = 10_000
+_LEASE = "lease-"
+
+
+class LeaseDesk:
+    """Answers calls about snapshots and leases. Thread-safe."""
+
+    def __init__(
+        self,
+        loaded: Iterable[Lease],
+        book: LeaseBook,
+        holds: Holds,
+        tables: OpenTables,
+        *,
+        catalog: Catalog,
+        maintenance: Maintenance,
+        settings: Settings,
+        clock: Clock,
+        metrics: Metrics,
+        flush_index: Callable[[], None],
+        kick: Callable[[], None],
+    ) -> None:
+        snapshots = Snapshots(tables, settings, clock, maintenance, flush_index=flush_index)
+        self._book = book
+        self._holds = holds
+        self._tables = tables
+        self._catalog = catalog
+        self._snapshots = snapshots
+        self._clock = clock
+        self._claims = LeaseClaims(tables, catalog, holds, snapshots, clock)
+        self._freeing = Freeing(tables, snapshots, maintenance, kick)
+        self._leases = Leases(
+            loaded, book, holds, self._claims, settings=settings, clock=clock, freed=self._freeing.add
+        )
+        self._gauges = {
+            name: metrics.gauge(f"penstock_{name}")
+            for name in ("leases", "leased_buckets", "leased_snapshots", "leased_bytes", "lease_oldest_age_seconds")
+        }
+        self._observed_ms = clock.monotonic_ms() - OBSERVE_INTERVAL_MS
+
+    def create_snapshot(self, table_id: int) -> dict[TableBucket, Snapshot]:
+        """Snapshot every bucket of a table at one cut; return the newest of each."""
+        table = self._tables.get(table_id)
+        taken = self._snapshots.create(table)
+        return {
+            table.name(bucket): self._shown(table.name(bucket), table.tablet(bucket), found)
+            for bucket, found in sorted(taken.items())
+        }
+
+    def list_snapshots(self, table_id: int) -> list[Snapshot]:
+        """Return the snapshots of a table, by bucket, oldest first."""
+        table = self._tables.get(table_id)
+        tablets = [(name, table.tablet(table.bucket_id(name))) for name in table.buckets()]
+        return [
+            self._shown(name, tablet, found)
+            for name, tablet in tablets
+            if tablet is not None
+            for found in tablet.snapshots.all()
+        ]
+
+    def acquire(self, call: AcquireLease) -> LeaseInfo:
+        """Take a lease, or more under one that is held."""
+        lease, claimed = self._leases.acquire(call)
+        return self._info(lease, claimed.unavailable)
+
+    def renew(self, lease_id: str, duration_ms: int | None) -> LeaseInfo:
+        """Have a lease last that long from now on."""
+        return self._info(self._leases.renew(lease_id, duration_ms))
+
+    def release(self, lease_id: str, buckets: Sequence[TableBucket]) -> LeaseInfo:
+        """Give some buckets back."""
+        names = set(buckets)
+        chosen = [bucket for bucket in self._leases.get(lease_id).holds if self._name(bucket) in names]
+        return self._info(self._leases.release(lease_id, chosen))
+
+    def drop(self, lease_id: str) -> None:
+        """Give everything back."""
+        self._leases.drop(lease_id)
+
+    def get(self, lease_id: str) -> LeaseInfo:
+        """Return a lease."""
+        return self._info(self._leases.get(lease_id))
+
+    def list(self) -> list[LeaseInfo]:
+        """Return all leases."""
+        return [self._info(lease) for lease in self._leases.all()]
+
+    def find(self, lease_id: str, table_id: int, name: TableBucket) -> tuple[LiveTable, BucketId]:
+        """Return a bucket that a lease holds, whatever became of its table.
+
+        Raises:
+            LeaseNotFoundError: the lease is unknown or has expired.
+            PermissionDeniedError: it is somebody else's.
+            InvalidError: it does not hold the bucket.
+        """
+        lease = self._leases.own(lease_id)
+        for bucket in lease.holds:
+            if bucket.table_id == table_id and bucket.bucket == name.bucket and self._name(bucket) == name:
+                return self._tables.holding(bucket), bucket
+        raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=name)
+
+    def run(self) -> None:
+        """End what has expired, take the snapshots that are due, free what nobody holds; to be called often."""
+        self._leases.expire()
+        self._freeing.run()
+        self._snapshots.run()
+        self._observe()
+
+    def _observe(self) -> None:
+        """Set the gauges, now and then."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._observed_ms < OBSERVE_INTERVAL_MS:
+            return
+        self._observed_ms = now_ms
+        leases = self._leases.all()
+        pinned = {(b, hold.snapshot_id) for lease in leases for b, hold in lease.holds.items() if hold.snapshot_id}
+        oldest_ms = min((lease.created_ms for lease in leases), default=None)
+        self._gauges["leases"].set(len(leases))
+        self._gauges["leased_buckets"].set(len({bucket for lease in leases for bucket in lease.holds}))
+        self._gauges["leased_snapshots"].set(len(pinned))
+        self._gauges["leased_bytes"].set(sum(self._bytes(lease) for lease in leases))
+        age_ms = 0 if oldest_ms is None else max(0, self._clock.wall_ms() - oldest_ms)
+        self._gauges["lease_oldest_age_seconds"].set(age_ms / 1000)
+
+    def _info(self, lease: Lease, unavailable: dict[TableBucket, str] | None = None) -> LeaseInfo:
+        return LeaseInfo(
+            lease_id=lease.lease_id,
+            owner=lease.owner,
+            duration_ms=lease.duration_ms,
+            expires_ms=self._book.expires_ms(lease),
+            bytes=self._bytes(lease),
+            leased=[
+                Leased(bucket.table_id, self._leased(bucket, lease.holds[bucket])) for bucket in sorted(lease.holds)
+            ],
+            unavailable=unavailable or {},
+        )
+
+    def _leased(self, bucket: BucketId, hold: Hold) -> Snapshot:
+        name, tablet = self._name(bucket), self._claims.tablet(bucket)
+        if tablet is not None and hold.snapshot_id:
+            for found in tablet.snapshots.all():
+                if found.snapshot_id == hold.snapshot_id:
+                    return self._shown(name, tablet, found)
+        holders = self._holds.of(bucket).items()
+        same = [
+            holder for holder, other in holders if (other.snapshot_id, other.offset) == (hold.snapshot_id, hold.offset)
+        ]
+        return Snapshot(hold.snapshot_id or None, name, hold.offset, hold.created_ms, 0, _lease_ids(same))
+
+    def _shown(self, name: TableBucket, tablet: Tablet | None, found: SnapshotFile) -> Snapshot:
+        return Snapshot(
+            id=found.snapshot_id,
+            bucket=name,
+            offset=found.offset,
+            created_ms=found.created_ms,
+            bytes=found.bytes,
+            leased_by=() if tablet is None else _lease_ids(tablet.snapshots.holders(found.snapshot_id)),
+            path=None if tablet is None else tablet.snapshots.path(found.snapshot_id),
+        )
+
+    def _bytes(self, lease: Lease) -> int:
+        total = 0
+        for bucket in lease.holds:
+            tablet = self._claims.tablet(bucket)
+            if tablet is None:
+                continue
+            table = self._tables.holding(bucket)
+            if table.committer.tablets.get(bucket) is tablet and tablet.failure is None:
+                total += tablet.snapshots.kept_bytes(lease.holder, self._snapshots.retained(table))
+            elif len(self._holds.of(bucket)) == 1:
+                # Dropped: all of it is there for this lease.
+                total += tablet.files.size_bytes()
+        return total
+
+    def _name(self, bucket: BucketId) -> TableBucket:
+        path = self._catalog.table_by_id(bucket.table_id, dropped=True).path
+        partition = self._catalog.partitions.find(bucket.table_id, bucket.partition_id)
+        return TableBucket(path, None if partition is None else partition.name, bucket.bucket)
+
+
+def _lease_ids(holders: Sequence[str]) -> tuple[str, ...]:
+    return tuple(holder.removeprefix(_LEASE) for holder in holders if holder.startswith(_LEASE))

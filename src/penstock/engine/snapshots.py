@@ -1,0 +1,156 @@
+"""Snapshots of tables: taken on demand and on an interval, all buckets at one cut; the newest are kept.
+
+A bucket in which nothing changed keeps its snapshot: its offset is that of the cut. So the newest
+snapshots of a table are always those of one cut.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from penstock.codec.snapshot_file import SnapshotFile
+from penstock.engine.live_table import LiveTable
+from penstock.engine.maintenance import Maintenance
+from penstock.engine.open_tables import OpenTables
+from penstock.engine.settings import Settings
+from penstock.errors import BucketFailedError, DiskFullError, PenstockError, UnavailableError, UnsupportedError
+from penstock.model.bucket import BucketId
+from penstock.runtime.clock import Clock
+from penstock.tablet.snapshotting import take_snapshot
+from penstock.tablet.tablet import Tablet
+
+_log = logging.getLogger("penstock")
+
+
+class Snapshots:
+    """Takes and keeps the snapshots of a node. Thread-safe."""
+
+    def __init__(
+        self,
+        tables: OpenTables,
+        settings: Settings,
+        clock: Clock,
+        maintenance: Maintenance,
+        *,
+        flush_index: Callable[[], None],
+    ) -> None:
+        self._tables = tables
+        self._settings = settings
+        self._clock = clock
+        self._maintenance = maintenance
+        self._flush_index = flush_index
+        self._taking = threading.RLock()
+        self._looked_ms: dict[int, int] = {}
+
+    def create(self, table: LiveTable) -> dict[BucketId, SnapshotFile]:
+        """Snapshot every bucket of a table at the present cut; return the newest snapshot of each.
+
+        Raises:
+            UnsupportedError: it is a log table.
+            BucketFailedError: a bucket has failed.
+            UnavailableError: the disk refused.
+        """
+        if not table.info.keyed:
+            raise UnsupportedError("a log table has no snapshots; lease its cut", table=table.info.path)
+        return self._take(table, {bucket: view.visible for bucket, view in table.view.items()})
+
+    def latest(self, table: LiveTable, claim: Callable[[Tablet, SnapshotFile], None]) -> None:
+        """Claim the newest snapshot of every bucket, all of one cut; where there is none they are taken first.
+
+        Raises:
+            PenstockError: as `create` has it.
+        """
+        if not table.info.keyed:
+            raise UnsupportedError("a log table has no snapshots; lease its cut", table=table.info.path)
+        with self._taking:
+            tablets = list(table.committer.tablets.values())
+            if any(tablet.snapshots.newest() is None for tablet in tablets):
+                self.create(table)
+            for tablet in tablets:
+                newest = tablet.snapshots.newest()
+                if newest is not None:
+                    claim(tablet, newest)
+
+    def run(self) -> None:
+        """Take the snapshots that are due, and remove those that nobody needs any more."""
+        for table in self._tables.all():
+            try:
+                if self._is_due(table):
+                    self._take(table, _changed(table))
+                for tablet in list(table.committer.tablets.values()):
+                    self.prune(table, tablet)
+            except PenstockError as error:
+                _log.warning("no snapshot was taken table=%s reason=%s", table.info.path, error)
+
+    def prune(self, table: LiveTable, tablet: Tablet) -> None:
+        """Remove the snapshots of a bucket that are neither held nor among the newest."""
+        try:
+            tablet.snapshots.prune(self.retained(table))
+        except OSError as error:
+            _log.warning("a snapshot was not removed yet bucket=%s reason=%s", tablet.bucket, error)
+
+    def retained(self, table: LiveTable) -> int:
+        """Return how many snapshots of each bucket of a table are kept."""
+        return table.info.options.kv_snapshot_num_retained or self._settings.snapshots_retained
+
+    def _is_due(self, table: LiveTable) -> bool:
+        if not table.info.keyed:
+            return False
+        interval_ms = table.info.options.kv_snapshot_interval_ms or self._settings.snapshot_interval_ms
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._looked_ms.setdefault(table.info.table_id, now_ms) < interval_ms:
+            return False
+        self._looked_ms[table.info.table_id] = now_ms
+        return True
+
+    def _take(self, table: LiveTable, cut: Mapping[BucketId, int]) -> dict[BucketId, SnapshotFile]:
+        taken: dict[BucketId, SnapshotFile] = {}
+        described = table.info.to_json()
+        with self._taking, self._maintenance.lock:
+            # Read anew: while we waited, another cut was taken.
+            offsets = {bucket: view.visible for bucket, view in table.view.items() if bucket in cut}
+            for bucket, offset in offsets.items():
+                tablet = table.committer.tablets.get(bucket)
+                if tablet is None:
+                    continue
+                try:
+                    taken[bucket] = take_snapshot(
+                        tablet,
+                        offset,
+                        self._flush_index,
+                        created_ms=self._clock.wall_ms(),
+                        table=described,
+                        partition=table.name(bucket).partition,
+                    )
+                except (OSError, BucketFailedError) as error:
+                    if table.committer.tablets.get(bucket) is tablet:
+                        raise _refusal(error, bucket) from error
+        for bucket in taken:
+            tablet = table.tablet(bucket)
+            if tablet is not None:
+                self.prune(table, tablet)
+        return taken
+
+
+def _changed(table: LiveTable) -> dict[BucketId, int]:
+    """Return the present cut of the buckets that have something to snapshot; none if all is as it was."""
+    cut = {bucket: view.visible for bucket, view in table.view.items() if view.visible}
+    newest = {bucket: _newest_offset(table, bucket) for bucket in cut}
+    return cut if cut != newest else {}
+
+
+def _newest_offset(table: LiveTable, bucket: BucketId) -> int | None:
+    tablet = table.tablet(bucket)
+    newest = None if tablet is None else tablet.snapshots.newest()
+    return None if newest is None else newest.offset
+
+
+def _refusal(error: OSError | BucketFailedError, bucket: BucketId) -> PenstockError:
+    if isinstance(error, BucketFailedError):
+        return error
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return DiskFullError("no space left for a snapshot; free some and try again", bucket=bucket)
+    return UnavailableError("disk refused the snapshot; try again", bucket=bucket, error=str(error))
