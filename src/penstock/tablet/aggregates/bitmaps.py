@@ -1,8 +1,8 @@
 """rbm32, rbm64: unions of Roaring bitmaps in the portable format, nulls skipped.
 
 Bytes from outside are read and checked in full before they are stored, and stored in one form, the
-smallest: equal sets have equal bytes, and whatever follows a bitmap is dropped. The library works on one bitmap at a time, so these
-functions go through the rows that hold one.
+smallest: equal sets have equal bytes, and whatever follows a bitmap is dropped. The library works
+on one bitmap at a time, so these functions go through the rows that hold one.
 """
 
 from __future__ import annotations

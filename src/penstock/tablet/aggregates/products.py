@@ -33,7 +33,7 @@ def fold_product(inputs: Inputs) -> pa.Array:
     """Multiply the old value by the inputs; all null stays null."""
     kind = inputs.column.type
     if pat.is_floating(kind):
-        folded = array_of(kind, _multiplied_floats(inputs).astype(storage_of(kind)))
+        folded = _multiplied_floats(inputs)
     elif pat.is_decimal(kind):
         folded = _multiplied_decimals(inputs)
     else:
@@ -41,12 +41,12 @@ def fold_product(inputs: Inputs) -> pa.Array:
     return with_nulls(folded, inputs.known)
 
 
-def _multiplied_floats(inputs: Inputs) -> npt.NDArray[np.float64]:
+def _multiplied_floats(inputs: Inputs) -> pa.Array:
     values = _only(values_of(inputs.values).astype(np.float64), inputs.counted)
     old = _only(values_of(inputs.old).astype(np.float64), inputs.old_valid)
+    kind = inputs.column.type
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        product: npt.NDArray[np.float64] = old * inputs.segments.reduce(np.multiply, values)
-    return product
+        return array_of(kind, (old * inputs.segments.reduce(np.multiply, values)).astype(storage_of(kind)))
 
 
 def _multiplied_integers(inputs: Inputs) -> pa.Array:

@@ -48,19 +48,19 @@ def merge_count(inputs: Inputs) -> pa.Array:
 def _added(inputs: Inputs) -> pa.Array:
     kind = inputs.column.type
     if pat.is_floating(kind):
-        return array_of(kind, _added_floats(inputs).astype(storage_of(kind)))
+        return _added_floats(inputs)
     array, beyond = _added_exactly(inputs)
     refuse_first(beyond, ArithmeticOverflowError, TOO_LARGE)
     return array
 
 
-def _added_floats(inputs: Inputs) -> npt.NDArray[np.float64]:
+def _added_floats(inputs: Inputs) -> pa.Array:
     # What adds nothing is -0.0: with 0.0 a sum of -0.0 alone would lose its sign.
     values = _only(_signed(values_of(inputs.values).astype(np.float64), inputs.retracts), inputs.counted, -0.0)
     old = _only(values_of(inputs.old).astype(np.float64), inputs.old_valid, -0.0)
+    kind = inputs.column.type
     with np.errstate(over="ignore", invalid="ignore"):
-        added: npt.NDArray[np.float64] = inputs.segments.reduce(np.add, values)
-        return old + added
+        return array_of(kind, (old + inputs.segments.reduce(np.add, values)).astype(storage_of(kind)))
 
 
 def _added_exactly(inputs: Inputs) -> tuple[pa.Array, Mask]:
