@@ -89,23 +89,28 @@ class TabletView:
         Raises:
             CorruptionError: one is not retained, so whoever named it is stale.
         """
-        which = np.searchsorted(self._starts, offsets, side="right") - 1
+        # Sorted, the offsets of a span are a slice, and looking them up in a sparse run stays in the cache.
+        order = np.argsort(offsets)
+        ordered = offsets[order]
+        bounds = [*np.searchsorted(ordered, self._starts).tolist(), len(ordered)]
         parts: list[tuple[Run, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
-        found = 0
-        for index in np.unique(which):
-            span = self.spans[index] if index >= 0 else None
-            asked = np.flatnonzero(which == index)
-            for run in span.runs if span is not None else ():
-                rows = run.rows.row_of(offsets[asked])
+        missing = bounds[0]
+        for span, low, high in zip(self.spans, bounds[:-1], bounds[1:], strict=True):
+            asked, wanted = order[low:high], ordered[low:high]
+            for run in span.runs:
+                if len(wanted) == 0:
+                    break
+                rows = run.rows.row_of(wanted)
                 hit = rows >= 0
-                if not hit.any():
-                    continue
-                parts.append((run, asked, rows) if hit.all() else (run, asked[hit], rows[hit]))
-                found += int(np.count_nonzero(hit))
-        if found != len(offsets):
-            raise CorruptionError(
-                "a row that is referred to is not in the log", bucket=self.bucket, missing=len(offsets) - found
-            )
+                if hit.all():
+                    parts.append((run, asked, rows))
+                    asked, wanted = asked[:0], wanted[:0]
+                elif hit.any():
+                    parts.append((run, asked[hit], rows[hit]))
+                    asked, wanted = asked[~hit], wanted[~hit]
+            missing += len(wanted)
+        if missing:
+            raise CorruptionError("a row that is referred to is not in the log", bucket=self.bucket, missing=missing)
         return Located(tuple(parts))
 
     def gather(self, offsets: Offsets, projection: pa.Schema) -> pa.RecordBatch:
@@ -117,12 +122,13 @@ class TabletView:
     def gather_located(self, located: Located, projection: pa.Schema) -> pa.RecordBatch:
         """Return rows that were located before, in the order asked then."""
         batches = [run.take(rows, projection) for run, _, rows in located.parts]
-        if len(batches) == 1:
-            return batches[0]
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         places = np.concatenate([asked for _, asked, _ in located.parts])
+        if bool(np.all(places[1:] > places[:-1])):
+            return batch
         order = np.empty(len(places), np.int64)
         order[places] = np.arange(len(places))
-        return pa.concat_batches(batches).take(pa.array(order))
+        return batch.take(pa.array(order))
 
     def directory(self, start: int, end: int) -> BatchDirectory:
         """Return the facts of the batches that hold changes [start, end)."""
