@@ -170,6 +170,10 @@ class RemoteNode:
         """Unpin a cut; idempotent."""
         self._ask(calls.RELEASE_CUT, cut_id=cut_id)
 
+    def named_cut(self, table_id: int, name: str, ttl_ms: int) -> Cut:
+        """Return the cut of that name, which the first to ask fixes; kept for `ttl_ms` after the last to ask."""
+        return self._ask(calls.NAMED_CUT, table_id=table_id, name=name, ttl_ms=ttl_ms)
+
     def open_scanner(self, call: OpenScan) -> Page:
         """Open a scan session and return its first page (call 0)."""
         return self._ask(calls.OPEN_SCANNER, call=call)

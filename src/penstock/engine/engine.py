@@ -23,6 +23,7 @@ from penstock.engine.live_table import LiveTable, merge_rule
 from penstock.engine.lookups import lookup, prefix_lookup
 from penstock.engine.maintenance import Maintenance
 from penstock.engine.metadata import MetadataStore
+from penstock.engine.named_cuts import NamedCuts
 from penstock.engine.open_tables import OpenTables
 from penstock.engine.scanners import Scanners
 from penstock.engine.settings import Settings
@@ -88,6 +89,7 @@ class Engine(LeaseCalls):
         self._tables = OpenTables(self._catalog, storage, Terms(metadata), self._grace, holds, clock=clock)
         self._tables.finish_drops()
         self._cuts = Cuts(settings, clock)
+        self._named_cuts = NamedCuts(metadata, clock)
         self.scanners = Scanners(self._tables.get, settings, clock, self.metrics, self._cuts)
         self._changes = ChangeReader(settings, clock)
         self.maintenance = Maintenance(self._tables, self._catalog, settings, clock, flush_index=storage.index.flush)
@@ -242,6 +244,10 @@ class Engine(LeaseCalls):
         """Unpin a cut; idempotent."""
         self._cuts.release(cut_id)
 
+    def named_cut(self, table_id: int, name: str, ttl_ms: int) -> Cut:
+        """Return the cut of that name, which the first to ask fixes."""
+        return self._named_cuts.take(self._table(table_id), name, ttl_ms)
+
     def open_scanner(self, call: OpenScan) -> Page:
         """Open a scan session and return its first page (call 0)."""
         self._check_open()
@@ -321,6 +327,7 @@ class Engine(LeaseCalls):
         self._grace.reap()
         self.scanners.reap()
         self._cuts.reap()
+        self._named_cuts.reap()
         self._changes.reap()
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from penstock.engine.page_size import BatchSize, fitting
 from penstock.engine.read_errors import reading
 from penstock.engine.scan_plan import ScanPlan
 from penstock.runtime.clock import Clock
+from penstock.tablet.span import RowBlock
 from penstock.tablet.view import TabletView
 
 SEARCH_MS_MAX: Final = 200
@@ -102,7 +103,7 @@ class PageReader:
         while limit is None or rows < limit:
             block, self._left = self._left or next(self._blocks, None), None
             if block is None:
-                self._end = self._plan.log_offset
+                self._end = max(self._end, self._plan.stop)
                 break
             if rows == 0:
                 read_from = block.read_from
@@ -126,10 +127,13 @@ class PageReader:
         plan = self._plan
         read_from = start
         for block in self._view.scan(plan.log_offset, plan.stored, start=start):
-            end = int(block.offsets[-1]) + 1
-            offsets, shown = block.offsets, plan.projection.show(block.batch)
+            offsets, batch = _before(block, plan.stop)
+            if not len(offsets):
+                return
+            end = int(offsets[-1]) + 1
+            shown = plan.projection.show(batch)
             if not plan.filter.is_all:
-                mask = plan.filter.mask_stored(block.batch)
+                mask = plan.filter.mask_stored(batch)
                 if not mask.all():
                     offsets, shown = offsets[mask], shown.filter(pa.array(mask))
             yield _Block(read_from, end, offsets, shown)
@@ -139,3 +143,11 @@ class PageReader:
         if not pieces:
             return pa.RecordBatch.from_pylist([], schema=self._plan.projection.shown)
         return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+
+
+def _before(block: RowBlock, stop: int) -> tuple[npt.NDArray[np.int64], pa.RecordBatch]:
+    """Return what of a block lies below an offset."""
+    if block.offsets[-1] < stop:
+        return block.offsets, block.batch
+    count = int(np.searchsorted(block.offsets, stop))
+    return block.offsets[:count], block.batch.slice(0, count)

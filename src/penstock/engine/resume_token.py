@@ -20,11 +20,13 @@ from penstock.model.change import OFFSET_MAX
 
 MAGIC: Final = b"PSRT"
 VERSION: Final = 1
+VERSION_WITH_END: Final = 2
 TOKEN_BYTES_MAX: Final = 1 << 20
 _NO_LIMIT: Final = -1
 
 _HEAD: Final = struct.Struct("<4sHI")
 _BODY: Final = struct.Struct("<IIHIqqqIHI")
+_END: Final = struct.Struct("<q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class ResumeToken:
     """Where a scan of one bucket stands.
 
     `log_offset` is the snapshot, `next_offset` where it goes on, `limit` how many rows are left to
-    give (None: all), `columns` the ids of the projection.
+    give (None: all), `columns` the ids of the projection, `end` the offset before which it ends (None:
+    the snapshot).
     """
 
     schema_id: int
@@ -43,6 +46,7 @@ class ResumeToken:
     page_bytes: int
     columns: tuple[int, ...]
     filter: bytes
+    end: int | None = None
 
     def encode(self) -> bytes:
         """Return the token as bytes."""
@@ -63,9 +67,11 @@ class ResumeToken:
                 ),
                 struct.pack(f"<{len(self.columns)}I", *self.columns),
                 self.filter,
+                b"" if self.end is None else _END.pack(self.end),
             )
         )
-        return _HEAD.pack(MAGIC, VERSION, google_crc32c.value(body)) + body
+        version = VERSION if self.end is None else VERSION_WITH_END
+        return _HEAD.pack(MAGIC, version, google_crc32c.value(body)) + body
 
     @classmethod
     def decode(cls, token: bytes) -> ResumeToken:
@@ -74,7 +80,7 @@ class ResumeToken:
         Raises:
             InvalidError: the bytes are no such token, are damaged, or of another version.
         """
-        body = _checked_body(token)
+        body, end = _checked_body(token)
         try:
             (table_id, partition_id, number, schema_id, log_offset, next_offset, limit, page_bytes, columns, size) = (
                 _BODY.unpack_from(body)
@@ -85,7 +91,7 @@ class ResumeToken:
         filter_bytes = body[_BODY.size + 4 * columns :]
         if len(filter_bytes) != size:
             _refuse("it has the wrong length")
-        if not 0 <= next_offset <= log_offset <= OFFSET_MAX or limit < _NO_LIMIT:
+        if not 0 <= next_offset <= log_offset <= OFFSET_MAX or limit < _NO_LIMIT or (end is not None and end < 0):
             _refuse("a number is out of range")
         return cls(
             schema_id=schema_id,
@@ -96,10 +102,11 @@ class ResumeToken:
             page_bytes=page_bytes,
             columns=ids,
             filter=filter_bytes,
+            end=end,
         )
 
 
-def _checked_body(token: bytes) -> bytes:
+def _checked_body(token: bytes) -> tuple[bytes, int | None]:
     if not isinstance(token, bytes):
         _refuse(f"it is a {type(token).__name__}, not bytes")
     if not _HEAD.size + _BODY.size <= len(token) <= TOKEN_BYTES_MAX:
@@ -107,12 +114,14 @@ def _checked_body(token: bytes) -> bytes:
     magic, version, crc = _HEAD.unpack_from(token)
     if magic != MAGIC:
         _refuse("it begins with other bytes")
-    if version != VERSION:
+    if version not in (VERSION, VERSION_WITH_END):
         _refuse(f"it is of version {version}, this is version {VERSION}")
     body = token[_HEAD.size :]
     if google_crc32c.value(body) != crc:
         _refuse("its checksum is wrong")
-    return body
+    if version == VERSION:
+        return body, None
+    return body[: -_END.size], _END.unpack_from(body, len(body) - _END.size)[0]
 
 
 def _refuse(why: str, cause: Exception | None = None) -> NoReturn:

@@ -28,6 +28,12 @@ class ScanPlan:
     filter: Filter
     stored: pa.Schema
     page_bytes: int
+    end: int | None = None
+
+    @property
+    def stop(self) -> int:
+        """Return the offset before which the scan ends."""
+        return self.log_offset if self.end is None else min(self.end, self.log_offset)
 
     @classmethod
     def of(
@@ -40,6 +46,7 @@ class ScanPlan:
         columns: Iterable[str] | None,
         filter_bytes: bytes,
         page_bytes: int,
+        end: int | None = None,
     ) -> ScanPlan:
         """Return the plan of a scan by a reader who knows that schema.
 
@@ -50,7 +57,7 @@ class ScanPlan:
         chosen = Filter.from_bytes(filter_bytes, schema)
         tested = [schema.column(name) for name in chosen.columns]
         stored = projection.stored_with(pa.field(str(column.id), column.type) for column in tested)
-        return cls(schema_id, bucket, log_offset, projection, chosen, stored, page_bytes)
+        return cls(schema_id, bucket, log_offset, projection, chosen, stored, page_bytes, end)
 
     def token(self, next_offset: int, limit: int | None) -> bytes:
         """Return the resume token of a scan that goes on at an offset, with so many rows left to give."""
@@ -63,4 +70,5 @@ class ScanPlan:
             page_bytes=self.page_bytes,
             columns=self.projection.ids,
             filter=self.filter.to_bytes(),
+            end=self.end,
         ).encode()

@@ -140,6 +140,7 @@ class Scanners:
                 page_bytes=stored.page_bytes,
                 as_of=stored.log_offset,
                 start=stored.next_offset,
+                end=stored.end,
             )
         )
 
@@ -185,6 +186,8 @@ class Scanners:
             raise InvalidScanRequestError(
                 "a scan starts at an offset of its snapshot", start=call.start, as_of=call.as_of
             )
+        if call.end is not None and call.end < call.start:
+            raise InvalidScanRequestError("a scan ends after it starts", start=call.start, end=call.end)
         page_bytes = self._settings.page_bytes if call.page_bytes is None else call.page_bytes
         if page_bytes < 1:
             raise InvalidScanRequestError("a page has at least one byte", page_bytes=page_bytes)
@@ -198,6 +201,7 @@ class Scanners:
             columns=call.columns,
             filter_bytes=call.filter or b"",
             page_bytes=page_bytes,
+            end=call.end,
         )
 
     def _begin(self, table: LiveTable, plan: ScanPlan, call: OpenScan) -> ScanSession:

@@ -68,6 +68,8 @@ class WriteResult:
     changes: int
     ignored: int
     offsets: Mapping[TableBucket, tuple[int, int]] = field(default_factory=dict)
+    done: bool = False
+    """Another attempt had ended where this one would write: those rows were dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +84,9 @@ class Cut:
 class OpenScan:
     """Open a scan session over one bucket.
 
-    `as_of` is the snapshot (None: the present); `start` the offset to go on from; `columns` the
-    projection (None: all); `filter` a serialised `Filter`; `cut_id` the cut that pins the snapshot,
-    or `lease_id` the lease.
+    `as_of` is the snapshot (None: the present); rows of the offsets [`start`, `end`) are read (None: up
+    to the snapshot); `columns` the projection (None: all); `filter` a serialised `Filter`; `cut_id` the
+    cut that pins the snapshot, or `lease_id` the lease.
     """
 
     table_id: int
@@ -98,6 +100,7 @@ class OpenScan:
     start: int = 0
     cut_id: str | None = None
     lease_id: str | None = None
+    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

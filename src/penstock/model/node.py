@@ -93,6 +93,9 @@ class Node(Protocol):
     def release_cut(self, cut_id: str) -> None:
         """Unpin a cut; idempotent."""
 
+    def named_cut(self, table_id: int, name: str, ttl_ms: int) -> Cut:
+        """Return the cut of that name, which the first to ask fixes; kept for `ttl_ms` after the last to ask."""
+
     def open_scanner(self, call: OpenScan) -> Page:
         """Open a scan session and return its first page (call 0)."""
 

@@ -54,6 +54,7 @@ OPEN_CUT: Final = Call(
     "open_cut", CUT, {"table_id": INT, "as_of": maybe(OFFSET_BY_BUCKET), "buckets": maybe(listed(BUCKET))}
 )
 RELEASE_CUT: Final = Call("release_cut", NOTHING, {"cut_id": TEXT})
+NAMED_CUT: Final = Call("named_cut", CUT, {"table_id": INT, "name": TEXT, "ttl_ms": INT})
 OPEN_SCANNER: Final = Call("open_scanner", PAGE, {"call": OPEN_SCAN})
 NEXT_PAGE: Final = Call("next_page", PAGE, {"scanner_id": TEXT, "call_seq_id": INT})
 CLOSE_SCANNER: Final = Call("close_scanner", NOTHING, {"scanner_id": TEXT})

@@ -105,6 +105,7 @@ OPEN_SCAN: Final = record(
     start=INT,
     cut_id=maybe(TEXT),
     lease_id=maybe(TEXT),
+    end=maybe(INT),
 )
 PAGE: Final = record(
     Page,

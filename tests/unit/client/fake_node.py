@@ -87,6 +87,7 @@ class FakeNode:
         self.tables: dict[int, FakeTable] = {}
         self.sessions: dict[str, Session] = {}
         self.cuts: set[str] = set()
+        self.named_cuts: dict[tuple[int, str], Cut] = {}
         self.calls: list[str] = []
         self.faults: deque[tuple[str, str, PenstockError]] = deque()
         self.writes: dict[bytes, dict[int, WriteResult]] = defaultdict(dict)
@@ -253,6 +254,10 @@ class FakeNode:
 
     def release_cut(self, cut_id: str) -> None:
         self.cuts.discard(cut_id)
+
+    def named_cut(self, table_id: int, name: str, ttl_ms: int) -> Cut:
+        assert ttl_ms > 0
+        return self.named_cuts.setdefault((table_id, name), self.open_cut(table_id))
 
     def open_scanner(self, call: OpenScan) -> Page:
         fault = self._enter("open_scanner")

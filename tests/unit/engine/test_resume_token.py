@@ -85,7 +85,14 @@ def test_numbers_out_of_range_are_refused(wrong: ResumeToken) -> None:
 
 def test_token_of_a_later_version_says_so() -> None:
     token = bytearray(TOKEN.encode())
-    token[4] = 2
+    token[4] = 3
 
-    with pytest.raises(InvalidError, match="version 2"):
+    with pytest.raises(InvalidError, match="version 3"):
         ResumeToken.decode(bytes(token))
+
+
+def test_token_of_a_range_keeps_its_end_and_one_without_keeps_its_bytes() -> None:
+    ranged = replace(TOKEN, end=40)
+
+    assert ResumeToken.decode(ranged.encode()) == ranged
+    assert TOKEN.encode()[4] == 1

@@ -738,3 +738,13 @@ def test_close_all_ends_every_session(node: Node) -> None:
     assert pins(node.table) == {}
     with pytest.raises(UnknownOrExpiredScannerError):
         node.scanners.next_page(id_of(page), 1)
+
+
+def test_scan_of_a_range_gives_the_rows_of_its_offsets_only_and_resumes_within_it(node: Node) -> None:
+    first = node.rest(node.open(end=37))
+    rest = node.rows(node.open(start=37))
+
+    assert [row for page in first for row in page.batch.to_pylist()] == ROWS[:37]
+    assert rest == ROWS[37:]
+    assert first[-1].next_offset == 37
+    assert node.rows(node.scanners.resume(first[0].resume_token)) == ROWS[first[0].next_offset : 37]
