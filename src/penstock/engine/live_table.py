@@ -23,6 +23,7 @@ from penstock.errors import (
     PartitionNotFoundError,
     PenstockError,
     TableNotFoundError,
+    UnsupportedError,
 )
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import WriteCall, WriteResult
@@ -120,12 +121,30 @@ class LiveTable:
         Raises:
             PenstockError: as `WriteRouter.route` and `Committer.write` have it.
         """
-        router = self._router
-        queued = router.route(call, self.known_schema(call.schema_id))
+        queued = self.route(call)
+        guard = self.committer.guard
+        if call.owner is not None:
+            if guard is None:
+                raise UnsupportedError("nobody keeps owners of this table", table=self.info.path)
+            guard.stamp(call, queued)
         ranges = self.committer.write(queued) if queued.parts else {}
         changes = sum(end - start for start, end in ranges.values())
         offsets = {self.name(bucket): span for bucket, span in sorted(ranges.items())}
-        return WriteResult(queued.rows, changes, _ignored(queued, changes), offsets)
+        if guard is not None and call.owner is not None:
+            guard.applied(call, queued)
+        return WriteResult(queued.rows, changes, _ignored(queued, changes), offsets, done=queued.late)
+
+    def route(self, call: WriteCall) -> QueuedWrite:
+        """Return a call as requests per bucket.
+
+        Raises:
+            InvalidError: as `WriteRouter.route` has it.
+        """
+        return self._router.route(call, self.known_schema(call.schema_id))
+
+    def has(self, bucket: BucketId) -> bool:
+        """Tell whether a bucket is one of the table's, led here or not."""
+        return bucket in self._names
 
     def known_schema(self, schema_id: int) -> Schema:
         """Return the schema that a handle opened with."""

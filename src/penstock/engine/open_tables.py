@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from penstock.engine.catalog import Catalog
 from penstock.engine.grace import Grace
@@ -44,6 +45,8 @@ class OpenTables:
         self._tables: dict[int, LiveTable] = {}
         self._dropping: dict[int, LiveTable] = {}
         self._closed = False
+        self.on_open: Callable[[LiveTable], None] = lambda table: None
+        """Called with a table that was just opened, before anybody else sees it."""
 
     def get(self, table_id: int) -> LiveTable:
         """Return the table, opened if it was not.
@@ -59,7 +62,9 @@ class OpenTables:
             self._check_open()
             table = self._tables.get(table_id)
             if table is None:
-                table = self._tables[table_id] = self._open(self._catalog.table_by_id(table_id))
+                table = self._open(self._catalog.table_by_id(table_id))
+                self.on_open(table)
+                self._tables[table_id] = table
             return table
 
     def holding(self, bucket: BucketId) -> LiveTable:

@@ -28,6 +28,19 @@ Ranges = dict[BucketId, tuple[int, int]]
 """Where the changes of a call are, half-open, per bucket."""
 
 
+@dataclass(frozen=True, slots=True)
+class OwnerStamp:
+    """In whose name a write is made, as log headers say it."""
+
+    owner: int
+    fence: int
+    epoch: int = -1
+    attempt: bytes = NO_ID
+
+
+NOBODY = OwnerStamp(-1, -1)
+
+
 @dataclass(slots=True)
 class QueuedWrite:
     """A routed call that waits for the committer.
@@ -46,6 +59,15 @@ class QueuedWrite:
     done: Future[Ranges] = field(default_factory=Future)
     ranges: Ranges = field(default_factory=dict)
     ignored: int | None = None
+    stamp: OwnerStamp = NOBODY
+    kind: BatchKind = BatchKind.DATA
+    late: bool = False
+    """Another attempt had ended where this one would write: those rows were dropped."""
+
+    @property
+    def is_mark(self) -> bool:
+        """Tell whether the log has to say that the write was here, also where it changed nothing."""
+        return self.writer_id != NO_ID or self.stamp.attempt != NO_ID or self.kind is not BatchKind.DATA
 
 
 class WriteGroup:
@@ -111,11 +133,11 @@ class WriteGroup:
         bounds = np.concatenate([[0], np.cumsum(plan.kept)])[np.cumsum([0, *sizes])]
         for call, start, end in zip(calls, bounds[:-1], bounds[1:], strict=True):
             call.ranges[bucket] = (plan.base_offset + int(start), plan.base_offset + int(end))
-        if all(call.writer_id == NO_ID for call in calls):
+        if not any(call.is_mark for call in calls):
             calls, bounds = calls[:1], bounds[[0, -1]]
         entries: list[Entry] = []
         for call, start, end in zip(calls, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            if start == end and call.writer_id == NO_ID:
+            if start == end and not call.is_mark:
                 continue
             facts = BatchFacts(
                 base_offset=plan.base_offset + start,
@@ -123,9 +145,13 @@ class WriteGroup:
                 timestamp_ms=timestamp_ms,
                 term=self._terms.of(bucket),
                 schema_id=tablet.schema.schema_id,
-                kind=BatchKind.DATA if end > start else BatchKind.EMPTY,
+                kind=BatchKind.EMPTY if start == end and call.kind is BatchKind.DATA else call.kind,
                 writer_id=call.writer_id,
                 sequence=call.sequence,
+                owner=call.stamp.owner,
+                fence=call.stamp.fence,
+                epoch=call.stamp.epoch,
+                attempt=call.stamp.attempt,
                 columns=call.columns,
             )
             entries.append((facts, plan.batch.slice(start, end - start) if end > start else None))

@@ -49,6 +49,15 @@ class EpochBegun:
     fence: int
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptEnd:
+    """The answer to an attempt's end: who won, with how many rows; `done` if it was another that ended first."""
+
+    attempt: bytes
+    rows: int
+    done: bool = False
+
+
 class BucketUndo(NamedTuple):
     """What undo did in one bucket: keys put back, rows that went, keys left as others wrote them since."""
 
@@ -69,8 +78,13 @@ class UndoResult:
     @classmethod
     def of(cls, buckets: Mapping[TableBucket, BucketUndo]) -> UndoResult:
         """Return the result with its totals."""
-        totals = [sum(column) for column in zip(*buckets.values(), strict=True)] or [0, 0, 0]
-        return cls(*totals, buckets=dict(buckets))
+        counts = list(buckets.values())
+        return cls(
+            keys=sum(count.keys for count in counts),
+            rows_removed=sum(count.rows_removed for count in counts),
+            superseded=sum(count.superseded for count in counts),
+            buckets=dict(buckets),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,7 @@ class OwnerToken:
     def to_bytes(self) -> bytes:
         """Return the token as bytes."""
         name = self.owner.encode()
-        head = _HEAD.pack(
-            _MAGIC, _VERSION, self.table_id, self.number, self.session, self.fence, self.epoch, len(name)
-        )
+        head = _HEAD.pack(_MAGIC, _VERSION, self.table_id, self.number, self.session, self.fence, self.epoch, len(name))
         return head + name + _CRC.pack(google_crc32c.value(head + name))
 
     @classmethod

@@ -1,0 +1,120 @@
+"""The record of an owner: what must be known of it after a restart. One key, one write for each change.
+
+`owner/<table id>/<owner id>`: a checked frame with a line of JSON for the facts and, behind it, the
+committed offsets as packed numbers, so that an owner of a hundred thousand buckets stays small.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+import numpy as np
+
+from penstock.codec.framed import frame, unframe
+from penstock.errors import CorruptionError
+from penstock.model.bucket import BucketId
+from penstock.model.owner_token import NO_EPOCH
+
+PREFIX: Final = "owner/"
+NUMBERS: Final = "owner-number/"
+MAGIC: Final = b"PNOW"
+VERSION: Final = 1
+_LENGTH: Final = struct.Struct("<I")
+_OFFSET: Final = np.dtype([("partition", "<u4"), ("bucket", "<u2"), ("offset", "<i8")])
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRecord:
+    """An owner of a table.
+
+    `number` stands for it in log headers and is never used again. `columns` are the ids it holds, None
+    for all. `fence` is the newest it was given, `session` the one of its last acquisition. `offsets`
+    are those of the last commit or undo; a bucket that is not among them counts from 0. `accepted` are
+    the attempts whose staged rows are still to be applied for the committed epoch. `lost`: another
+    owner took its columns; `released`: it gave them back.
+    """
+
+    owner: str
+    number: int
+    columns: tuple[int, ...] | None
+    fence: int
+    session: int
+    incarnation: str | None
+    ttl_ms: int
+    holder: str
+    used_ms: int
+    committed: int = NO_EPOCH
+    opened: int | None = None
+    accepted: tuple[bytes, ...] = ()
+    lost: bool = False
+    released: bool = False
+    offsets: Mapping[BucketId, int] = field(default_factory=dict, repr=False)
+
+    def start(self, bucket: BucketId) -> int:
+        """Return the offset from which on changes of a bucket may be uncommitted."""
+        return self.offsets.get(bucket, 0)
+
+    def to_bytes(self) -> bytes:
+        """Return the record as it is stored."""
+        facts = {
+            "owner": self.owner,
+            "number": self.number,
+            "columns": None if self.columns is None else list(self.columns),
+            "fence": self.fence,
+            "session": self.session,
+            "incarnation": self.incarnation,
+            "ttl_ms": self.ttl_ms,
+            "holder": self.holder,
+            "used_ms": self.used_ms,
+            "committed": self.committed,
+            "opened": self.opened,
+            "accepted": [attempt.hex() for attempt in self.accepted],
+            "lost": self.lost,
+            "released": self.released,
+        }
+        line = json.dumps(facts, separators=(",", ":")).encode()
+        rows = [(bucket.partition_id, bucket.bucket, offset) for bucket, offset in sorted(self.offsets.items())]
+        return frame(MAGIC, VERSION, _LENGTH.pack(len(line)) + line + np.array(rows, _OFFSET).tobytes())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, table_id: int, name: str) -> OwnerRecord:
+        """Return the record stored under a key.
+
+        Raises:
+            CorruptionError: the bytes are damaged.
+            UnsupportedError: a newer version wrote them.
+        """
+        _, payload = unframe(MAGIC, VERSION, data, name=name)
+        try:
+            (length,) = _LENGTH.unpack_from(payload)
+            facts: dict[str, Any] = json.loads(payload[_LENGTH.size : _LENGTH.size + length])
+            rows = np.frombuffer(payload[_LENGTH.size + length :], _OFFSET)
+            columns, accepted = facts.pop("columns"), facts.pop("accepted")
+            return cls(
+                columns=None if columns is None else tuple(columns),
+                accepted=tuple(bytes.fromhex(attempt) for attempt in accepted),
+                offsets={BucketId(table_id, partition, bucket): offset for partition, bucket, offset in rows.tolist()},
+                **facts,
+            )
+        except (ValueError, KeyError, TypeError, struct.error) as error:
+            raise CorruptionError("owner record does not say what one says", key=name) from error
+
+
+def record_key(table_id: int, owner: str) -> str:
+    """Return the key of an owner's record."""
+    return f"{PREFIX}{table_id}/{quote(owner, safe='')}"
+
+
+def table_prefix(table_id: int) -> str:
+    """Return what the keys of a table's owners start with."""
+    return f"{PREFIX}{table_id}/"
+
+
+def number_key(table_id: int) -> str:
+    """Return the key of the last owner number given on a table."""
+    return f"{NUMBERS}{table_id}"

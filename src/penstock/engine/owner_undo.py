@@ -1,0 +1,106 @@
+"""Undo of owners and attempts in an open table: find their changes, pin them, take them back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.engine.live_owner import LiveOwner
+from penstock.engine.live_table import LiveTable
+from penstock.engine.owner_book import OwnerBook
+from penstock.engine.undo_plan import plan_undo
+from penstock.engine.write_group import OwnerStamp, QueuedWrite
+from penstock.errors import NotLeaderError
+from penstock.model.bucket import BucketId
+from penstock.model.change import BatchKind
+from penstock.model.facts import NO_ID
+from penstock.model.owner import BucketUndo, UndoResult
+from penstock.tablet.tablet import Tablet
+
+
+class OwnerUndo:
+    """Takes back what owners of one table did. Committer only."""
+
+    def __init__(self, table: LiveTable, book: OwnerBook) -> None:
+        self._table = table
+        self._book = book
+
+    def adopt(self, owner: LiveOwner, tablet: Tablet) -> None:
+        """Find the first uncommitted change of an owner in a bucket, and pin it."""
+        start, view = max(owner.record.start(tablet.bucket), tablet.pins.base), tablet.view
+        directory = view.directory(start, view.visible)
+        mine = (directory.owner == owner.record.number) & (directory.epoch > owner.record.committed)
+        mine &= (directory.kind == BatchKind.DATA) & (directory.rows > 0)
+        if mine.any():
+            self.note(owner, tablet, max(start, int(directory.base_offset[mine][0])))
+
+    def note(self, owner: LiveOwner, tablet: Tablet, offset: int) -> None:
+        """Pin a bucket in which an owner has, or is about to have, uncommitted changes."""
+        if tablet.bucket not in owner.pending:
+            tablet.pins.pin(owner.pin, offset)
+            owner.pending[tablet.bucket] = offset
+
+    def forget(self, owner: LiveOwner) -> None:
+        """Let go of all pins: nothing is uncommitted any more."""
+        for bucket in owner.pending:
+            tablet = self._table.committer.tablets.get(bucket)
+            if tablet is not None:
+                tablet.pins.unpin(owner.pin)
+        owner.pending.clear()
+
+    def offsets(self, owner: LiveOwner) -> dict[BucketId, int]:
+        """Return the present offsets of all buckets; those led elsewhere keep theirs."""
+        known = {bucket: at for bucket, at in owner.record.offsets.items() if self._table.has(bucket)}
+        return known | {bucket: view.visible for bucket, view in self._table.view.items()}
+
+    def undo(self, owner: LiveOwner) -> UndoResult:
+        """Take back everything uncommitted of an owner; the epoch is closed, durably, after that."""
+        done: dict[BucketId, BucketUndo] = {}
+        for bucket in sorted(owner.pending):
+            done[bucket] = self._undo_bucket(owner, bucket, NO_ID)
+        if owner.pending or owner.record.opened is not None:
+            self._book.save(owner, replace(owner.record, opened=None, offsets=self.offsets(owner)))
+        self.forget(owner)
+        return UndoResult.of({self._table.name(bucket): counts for bucket, counts in done.items() if any(counts)})
+
+    def undo_attempt(self, owner: LiveOwner, bucket: BucketId, attempt: bytes) -> None:
+        """Take back what one attempt did in one bucket."""
+        self._undo_bucket(owner, bucket, attempt)
+
+    def rows_pending(self, owner: LiveOwner) -> int:
+        """Return how many changes of an owner are not committed."""
+        rows = 0
+        for bucket, start in list(owner.pending.items()):
+            view = self._table.view.get(bucket)
+            if view is not None:
+                found = view.directory(start, view.visible)
+                mine = (found.owner == owner.record.number) & (found.epoch > owner.record.committed)
+                rows += int(found.rows[mine & (found.kind == BatchKind.DATA)].sum())
+        return rows
+
+    def _undo_bucket(self, owner: LiveOwner, bucket: BucketId, attempt: bytes) -> BucketUndo:
+        tablet = self._table.committer.tablets.get(bucket)
+        if tablet is None:
+            if self._table.has(bucket):
+                raise NotLeaderError("this node does not lead the bucket now; try again", bucket=bucket)
+            return BucketUndo(0, 0, 0)  # its partition was dropped, and the rows with it
+        record = owner.record
+        plan = plan_undo(
+            tablet,
+            owner.pending.get(bucket, tablet.view.visible),
+            owner=record.number,
+            committed=record.committed,
+            attempt=attempt,
+            locked=self._table.info.options.column_lock_enabled,
+            columns_of=self._columns,
+        )
+        stamp = OwnerStamp(record.number, record.fence, record.committed, attempt)
+        writes = [
+            QueuedWrite({bucket: request}, request.rows.num_rows, request.rows.nbytes, stamp=stamp, kind=kind)
+            for kind, request in plan.requests
+        ]
+        if writes:
+            self._table.committer.commit_now(writes)
+        return plan.counts
+
+    def _columns(self, schema_id: int) -> tuple[int, ...]:
+        return tuple(column.id for column in self._table.known_schema(schema_id).value_columns)

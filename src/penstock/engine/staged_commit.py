@@ -1,0 +1,176 @@
+"""Staged rows on their way in: staged beside the committer, decided with the epoch, rolled forward.
+
+The epoch's record names the accepted attempts in the same write that commits it. From then on nothing
+is decided any more: every bucket gets its staged rows, each call of them once, which the headers of
+its log record; a crash in the middle is finished when the table is opened again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from penstock.engine.attempts import Attempts
+from penstock.engine.live_owner import LiveOwner
+from penstock.engine.live_table import LiveTable
+from penstock.engine.owner_book import OwnerBook
+from penstock.engine.owner_guard import OwnerGuard
+from penstock.engine.owner_undo import OwnerUndo
+from penstock.engine.staging import StagedFile, StagedRows
+from penstock.engine.write_group import OwnerStamp, QueuedWrite
+from penstock.errors import ConflictError, InvalidError, UnavailableError
+from penstock.model.bucket import BucketId
+from penstock.model.calls import WriteCall, WriteResult
+from penstock.model.change import BatchKind
+from penstock.model.facts import NO_ID
+from penstock.model.owner_token import NO_EPOCH, OwnerToken
+from penstock.runtime.disk import Disk
+from penstock.tablet.merge_rule import Request
+
+TOGETHER_BYTES_MAX = 64 << 20
+"""Up to here the rows of all buckets become visible at once; beyond, bucket by bucket."""
+
+
+class StagedCommit:
+    """The staged rows of one table, from their call to their buckets."""
+
+    def __init__(self, table: LiveTable, disk: Disk, book: OwnerBook, undo: OwnerUndo, guard: OwnerGuard) -> None:
+        self._table = table
+        self._book = book
+        self._undo = undo
+        self._guard = guard
+        self._rows = StagedRows(disk, table.info.table_id)
+
+    def stage(self, call: WriteCall) -> WriteResult:
+        """Make rows durable that wait for their epoch's commit.
+
+        Raises:
+            FencedError: the epoch is not open under that token.
+            UnavailableError: the disk refused; nothing was staged.
+        """
+        token = _token(call)
+        self._guard.check_table(token)
+        stamp = OwnerStamp(token.number, token.fence, token.epoch, call.attempt)
+        queued = self._table.route(call)
+        self._check(stamp, queued)
+        done = self._known(stamp, call)
+        if done is None:
+            file = StagedFile(
+                token.number,
+                token.epoch,
+                self._rows.turn(),
+                call.attempt,
+                call.writer_id,
+                call.sequence,
+                call.batch.num_rows,
+            )
+            try:
+                self._rows.write(file, queued.parts)
+            except OSError as error:
+                raise UnavailableError("the disk refused staged rows; stage them again", error=str(error)) from error
+            self._table.committer.run(lambda: self._keep(stamp, file))
+        return WriteResult(call.batch.num_rows, 0, 0)
+
+    def rows(self, owner: int, epoch: int) -> Mapping[bytes, int]:
+        """Return how many rows each attempt has staged for an epoch."""
+        counts: Counter[bytes] = Counter()
+        for file in self._rows.of(owner):
+            if file.epoch == epoch:
+                counts[file.attempt] += file.rows
+        return counts
+
+    def verify(self, owner: int, epoch: int, attempts: Attempts) -> tuple[bytes, ...]:
+        """Return the attempts that have staged rows, after reading all of them.
+
+        Raises:
+            ConflictError: rows that were staged cannot be read; nothing was committed.
+        """
+        accepted = [file for file in self._rows.of(owner) if file.epoch == epoch and file.attempt in attempts]
+        for file in accepted:
+            self._rows.read(file, self._table.schema)
+        return tuple(dict.fromkeys(file.attempt for file in accepted))
+
+    def roll_forward(self, owner: LiveOwner) -> None:
+        """Apply what the committed epoch accepted, where it is not applied yet. Committer only."""
+        record = owner.record
+        if record.accepted:
+            files = [f for f in self._rows.of(record.number) if f.epoch == record.committed]
+            files = [file for file in files if file.attempt in record.accepted]
+            writes = [write for file in files if (write := self._write(owner, file)) is not None]
+            if sum(write.size_bytes for write in writes) <= TOGETHER_BYTES_MAX:
+                self._table.committer.commit_now(writes)
+            else:
+                for bucket in sorted({bucket for write in writes for bucket in write.parts}):
+                    self._table.committer.commit_now([_only(w, bucket) for w in writes if bucket in w.parts])
+            self._book.save(owner, replace(record, accepted=(), offsets=self._undo.offsets(owner)))
+        self._rows.remove(file for file in self._rows.of(record.number) if file.epoch <= record.committed)
+
+    def discard(self, owner: int) -> None:
+        """Remove everything an owner has staged."""
+        self._rows.remove(self._rows.of(owner))
+
+    def _check(self, stamp: OwnerStamp, queued: QueuedWrite) -> None:
+        def step() -> None:
+            self._guard.check_locks(queued, self._guard.check_write(stamp))
+
+        self._table.committer.run(step)
+
+    def _keep(self, stamp: OwnerStamp, file: StagedFile) -> None:
+        try:
+            self._guard.check_write(stamp)
+        except ConflictError:
+            self._rows.remove([file])
+            raise
+        self._rows.keep(file)
+
+    def _known(self, stamp: OwnerStamp, call: WriteCall) -> StagedFile | None:
+        if call.writer_id == NO_ID:
+            return None
+        return self._rows.find(stamp.owner, stamp.epoch, call.attempt, (call.writer_id, call.sequence))
+
+    def _write(self, owner: LiveOwner, file: StagedFile) -> QueuedWrite | None:
+        """Return what is still to be applied of a staged call."""
+        record = owner.record
+        parts: dict[BucketId, Request] = {}
+        for bucket, request in self._rows.read(file, self._table.schema).items():
+            tablet = self._table.committer.tablets.get(bucket)
+            if tablet is None:
+                if self._table.has(bucket):
+                    raise UnavailableError(
+                        "the epoch is committed, but a bucket is not led here now; it is finished later", bucket=bucket
+                    )
+                continue  # its partition was dropped, and the rows with it
+            mark = tablet.state.owners.staged(record.number)
+            if mark is None or (mark.epoch, mark.number) < (file.epoch, file.turn):
+                parts[bucket] = request
+        if not parts:
+            return None
+        columns = next(iter(parts.values())).columns
+        size = sum(request.rows.nbytes for request in parts.values())
+        stamp = OwnerStamp(record.number, record.fence, file.epoch, file.attempt)
+        return QueuedWrite(
+            parts, file.rows, size, columns, sequence=file.turn, stamp=stamp, kind=BatchKind.STAGED_COMMIT
+        )
+
+
+def _token(call: WriteCall) -> OwnerToken:
+    if call.owner is None or call.attempt == NO_ID:
+        raise InvalidError("staged rows belong to an attempt of an epoch; pass owner.token(epoch) and attempt=")
+    token = OwnerToken.from_bytes(call.owner)
+    if token.epoch == NO_EPOCH:
+        raise InvalidError("staged rows belong to an epoch; pass owner.token(epoch)", owner=token.owner)
+    return token
+
+
+def _only(write: QueuedWrite, bucket: BucketId) -> QueuedWrite:
+    request = write.parts[bucket]
+    return QueuedWrite(
+        {bucket: request},
+        request.rows.num_rows,
+        request.rows.nbytes,
+        write.columns,
+        sequence=write.sequence,
+        stamp=write.stamp,
+        kind=write.kind,
+    )

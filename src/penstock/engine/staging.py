@@ -1,0 +1,184 @@
+"""Staged rows: durable, and invisible until their epoch is committed.
+
+One file for each call, in `tables/<id>/staged/`: a checked frame with a line of JSON that says what
+the rows are and how they are told apart by bucket, and behind it an Arrow stream for each bucket. The
+bucket is decided when rows are staged, never again, so that rolling forward twice meets the same one.
+The name says whose rows these are: owner number, epoch, the call's turn, attempt,
+writer, sequence, rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.codec.framed import frame, unframe
+from penstock.errors import CorruptionError
+from penstock.model.agg_mode import AggMode
+from penstock.model.bucket import BucketId
+from penstock.runtime.disk import Disk, write_atomically
+from penstock.tablet.merge_rule import Request
+from penstock.tablet.tablet_schema import TabletSchema
+
+MAGIC: Final = b"PNST"
+VERSION: Final = 1
+_LENGTH: Final = struct.Struct("<I")
+_DELETES: Final = "_deletes"
+_RETRACTS: Final = "_retracts"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StagedFile:
+    """One staged call; files of an epoch are applied in this order."""
+
+    owner: int
+    epoch: int
+    turn: int
+    attempt: bytes
+    writer_id: bytes
+    sequence: int
+    rows: int
+
+    @property
+    def name(self) -> str:
+        """Return the file's name."""
+        return (
+            f"{self.owner}_{self.epoch}_{self.turn:08}_{self.attempt.hex()}_"
+            f"{self.writer_id.hex()}_{self.sequence}_{self.rows}.rows"
+        )
+
+    @classmethod
+    def parse(cls, name: str) -> StagedFile | None:
+        """Return what a name says; None if it is no staged file's."""
+        parts = name.removesuffix(".rows").split("_")
+        if not name.endswith(".rows") or len(parts) != 7:
+            return None
+        owner, epoch, turn, attempt, writer, sequence, rows = parts
+        return cls(
+            int(owner), int(epoch), int(turn), bytes.fromhex(attempt), bytes.fromhex(writer), int(sequence), int(rows)
+        )
+
+
+class StagedRows:
+    """The staged rows of one table. Thread-safe."""
+
+    def __init__(self, disk: Disk, table_id: int) -> None:
+        self._disk = disk
+        self._table_id = table_id
+        self._directory = f"tables/{table_id}/staged"
+        self._lock = threading.Lock()
+        found = [StagedFile.parse(name) for name in disk.list(self._directory)]
+        self._files = {file.name: file for file in found if file is not None}
+        self._turn = max((file.turn for file in self._files.values()), default=0)
+
+    def of(self, owner: int) -> list[StagedFile]:
+        """Return what an owner staged, in order."""
+        with self._lock:
+            return sorted(file for file in self._files.values() if file.owner == owner)
+
+    def find(self, owner: int, epoch: int, attempt: bytes, writer: tuple[bytes, int]) -> StagedFile | None:
+        """Return the file of a call that was staged before."""
+        for file in self.of(owner):
+            if (file.epoch, file.attempt, (file.writer_id, file.sequence)) == (epoch, attempt, writer):
+                return file
+        return None
+
+    def turn(self) -> int:
+        """Return the turn of the next call."""
+        with self._lock:
+            self._turn += 1
+            return self._turn
+
+    def write(self, file: StagedFile, parts: Mapping[BucketId, Request]) -> None:
+        """Make rows durable; they count when `keep` was called.
+
+        Raises:
+            OSError: as the disk gave it; nothing was staged.
+        """
+        self._disk.make_directory(self._directory)
+        write_atomically(self._disk, f"{self._directory}/{file.name}", _encode(parts))
+
+    def keep(self, file: StagedFile) -> None:
+        """Count rows that are durable."""
+        with self._lock:
+            self._files[file.name] = file
+
+    def read(self, file: StagedFile, schema: TabletSchema) -> dict[BucketId, Request]:
+        """Return the rows of a call, by bucket.
+
+        Raises:
+            CorruptionError: the file is gone or damaged.
+        """
+        path = f"{self._directory}/{file.name}"
+        try:
+            data = self._disk.read(path)
+        except OSError as error:
+            raise CorruptionError("staged rows are missing; undo the epoch and write it again", file=path) from error
+        return _decode(data, self._table_id, schema, path)
+
+    def remove(self, files: Iterable[StagedFile]) -> None:
+        """Forget staged rows; a file that cannot be removed is forgotten at the next commit."""
+        for file in files:
+            with self._lock:
+                self._files.pop(file.name, None)
+            with contextlib.suppress(OSError):
+                self._disk.remove(f"{self._directory}/{file.name}")
+
+
+def _encode(parts: Mapping[BucketId, Request]) -> bytes:
+    line, streams = [], []
+    for bucket, request in sorted(parts.items()):
+        sink = pa.BufferOutputStream()
+        rows = request.rows
+        for name, mask in ((_DELETES, request.deletes), (_RETRACTS, request.retracts)):
+            if mask is not None:
+                rows = rows.append_column(name, pa.array(mask))
+        with pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_batch(rows)
+        data = sink.getvalue()
+        streams.append(data)
+        columns = None if request.columns is None else list(request.columns)
+        line.append([bucket.partition_id, bucket.bucket, data.size, columns, request.clears, str(request.mode)])
+    head = json.dumps(line, separators=(",", ":")).encode()
+    return frame(MAGIC, VERSION, b"".join([_LENGTH.pack(len(head)), head, *(bytes(data) for data in streams)]))
+
+
+def _decode(data: bytes, table_id: int, schema: TabletSchema, path: str) -> dict[BucketId, Request]:
+    _, payload = unframe(MAGIC, VERSION, data, name=path)
+    try:
+        (length,) = _LENGTH.unpack_from(payload)
+        position = _LENGTH.size + length
+        parts = {}
+        for partition, bucket, size, columns, clears, mode in json.loads(payload[_LENGTH.size : position]):
+            rows = pa.ipc.open_stream(payload[position : position + size]).read_next_batch()
+            position += size
+            rows, masks = _without_masks(rows)
+            parts[BucketId(table_id, partition, bucket)] = Request(
+                rows,
+                schema.encode_keys(rows) if schema.keyed else None,
+                masks.get(_DELETES),
+                None if columns is None else tuple(columns),
+                clears,
+                AggMode(mode),
+                masks.get(_RETRACTS),
+            )
+    except (ValueError, KeyError, TypeError, struct.error, pa.ArrowException) as error:
+        raise CorruptionError("staged rows are not what was staged", file=path) from error
+    return parts
+
+
+def _without_masks(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, np.ndarray[Any, np.dtype[np.bool_]]]]:
+    masks = {}
+    for name in (_DELETES, _RETRACTS):
+        if name in rows.schema.names:
+            masks[name] = rows.column(name).to_numpy(zero_copy_only=False)
+            rows = rows.drop_columns([name])
+    return rows, masks
