@@ -101,6 +101,27 @@ def test_interrupt_ends_a_tail_cleanly(data: Path) -> None:
     assert end(process, signal.SIGTERM)[0] == 0
 
 
+def test_line_that_is_piped_is_written_while_the_pipe_is_open(data: Path) -> None:
+    process, url, _ = serve(data)
+    with penstock.connect(url) as connection, connection.table("numbers").changes(penstock.LATEST, follow=True) as seen:
+        put = subprocess.Popen(
+            [*PENSTOCK, "put", "numbers", "-", "--format", "ndjson"],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PENSTOCK_URL": url},
+        )
+        assert put.stdin is not None
+        put.stdin.write('{"id": -1, "text": "early"}\n')
+        put.stdin.flush()
+        first = next(seen).to_pylist()
+        _, told = put.communicate('{"id": -2, "text": "late"}\n', timeout=SECONDS_MAX)
+
+    assert [row["text"] for row in first] == ["early"]
+    assert told.startswith("2 rows in")
+    assert end(process, signal.SIGTERM)[0] == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_server_says_that_it_is_ready_and_drains(data: Path, number: signal.Signals) -> None:
     process, url, http = serve(data, "--set", "kv.scanner.ttl=5s")

@@ -5,14 +5,20 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.main import app
+from penstock.cli.query import Query
+from penstock.cli.sql import TableAtCut
+from penstock.client.connection import connect
+from penstock.errors import TableNotFoundError
 from penstock.testing.server import server
 
 ORDERS = "id BIGINT, city STRING, amount DECIMAL(10,2), PRIMARY KEY (id)"
@@ -277,3 +283,16 @@ def test_failure_ends_with_its_code_and_words_without_traceback(
     assert done.stdout == ""
     assert done.stderr.startswith("penstock: ")
     assert "Traceback" not in done.stderr
+
+
+def test_failure_of_a_table_keeps_its_kind_on_the_way_through_duckdb(tmp_path: Path) -> None:
+    with connect(tmp_path / "data") as connection, closing(duckdb.connect()) as database:
+        connection.create_table("t", "id BIGINT, PRIMARY KEY (id)").upsert([{"id": 1}])
+        source = TableAtCut(connection, "t", Query.parse(database, "SELECT id FROM t"))
+        connection.drop_table("t")
+        database.register("source", source)
+
+        with pytest.raises(duckdb.Error):
+            database.sql("SELECT id FROM source").fetchall()
+
+    assert isinstance(source.failure, TableNotFoundError)

@@ -6,12 +6,12 @@ A name that some lines of a block lack is null there.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from decimal import Decimal
-from itertools import islice
 from operator import methodcaller
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 from pyarrow import types as arrow
@@ -20,7 +20,7 @@ from penstock.cli.input_block import InputBlock, located
 from penstock.cli.text_values import from_json
 from penstock.errors import SchemaMismatchError
 
-BLOCK_LINES: Final = 10_000
+BLOCK_BYTES: Final = 1 << 20
 
 
 def read_json_lines(stream: BinaryIO, schema: pa.Schema, file: str) -> Iterator[InputBlock]:
@@ -32,16 +32,25 @@ def read_json_lines(stream: BinaryIO, schema: pa.Schema, file: str) -> Iterator[
     # Exact where a column keeps digits; plain floats, which are quicker, elsewhere.
     exact = any(arrow.is_decimal(kind) or arrow.is_nested(kind) for kind in schema.types)
     decoder = json.JSONDecoder(parse_float=Decimal) if exact else json.JSONDecoder()
-    numbered = enumerate(stream, 1)
-    while taken := list(islice(numbered, BLOCK_LINES)):
-        numbers, lines = [], []
-        for number, line in taken:
-            if text := line.strip():
-                numbers.append(number)
-                lines.append(text)
-        if lines:
-            rows = _parse(decoder, lines, numbers, file)
+    first = 1
+    for lines in _blocks(stream):
+        filled = [(number, text) for number, line in enumerate(lines, first) if (text := line.strip())]
+        first += len(lines)
+        if filled:
+            numbers = [number for number, _ in filled]
+            rows = _parse(decoder, [text for _, text in filled], numbers, file)
             yield InputBlock(_columns(rows, schema, file, numbers), len(rows), file, "line", numbers)
+
+
+def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Yield lines as they are there: whoever pipes a few does not wait for a block to fill."""
+    rest = b""
+    while chunk := cast(io.BufferedReader, stream).read1(BLOCK_BYTES):
+        head, newline, rest = (rest + chunk).rpartition(b"\n")
+        if newline:
+            yield head.split(b"\n")
+    if rest:
+        yield [rest]
 
 
 def _parse(decoder: json.JSONDecoder, lines: list[bytes], numbers: list[int], file: str) -> list[dict[str, Any]]:

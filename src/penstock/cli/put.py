@@ -76,5 +76,8 @@ def put(
         except PenstockError as error:
             error.add_note(f"written before it: {count_rows(rows.written)}")
             raise
+        except KeyboardInterrupt:
+            say(f"interrupted; written before it: {count_rows(rows.written)}")
+            raise
     seconds = time.monotonic() - began
     say(f"{count_rows(rows.written)} in {seconds:.1f}s, {rows.written / max(seconds, 0.001):,.0f} rows/s")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import pyarrow as pa
 import typer
@@ -16,10 +16,12 @@ from penstock.cli.options import Output, Url
 from penstock.cli.output import write_batches
 from penstock.cli.query import Query, TableName
 from penstock.cli.words import examples
-from penstock.errors import InvalidError, UnsupportedError
+from penstock.errors import InvalidError, PenstockError, UnsupportedError
 
 if TYPE_CHECKING:
     from penstock.client.connection import Connection
+
+BATCH_ROWS: Final = 65_536
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)
 
@@ -49,15 +51,22 @@ def sql(
     text = query if file is None else _read(file)
     duckdb = _duckdb()
     with open_connection(context, url) as connection, closing(_open(duckdb)) as database:
+        sources: list[TableAtCut] = []
         try:
             asked = Query.parse(database, text or "")
-            for number, name in enumerate(asked.tables):
-                _register(database, connection, asked, name, f"penstock_{number}")
-            # The relation must be gone before the database is.
-            with closing(database.sql(asked.text).to_arrow_reader(65_536)) as reader:
+            sources += [TableAtCut(connection, name.path, asked) for name in asked.tables]
+            for name, source in zip(asked.tables, sources, strict=True):
+                _register(database, name, source)
+            # Closed before the database is: it holds on to it.
+            with closing(database.sql(asked.text).to_arrow_reader(BATCH_ROWS)) as reader:
                 write_batches(output, reader.schema, _batches(reader, duckdb))
-        except duckdb.Error as error:
-            raise InvalidError(f"duckdb refuses the query: {error}") from error
+        except (duckdb.Error, _QueryError) as error:
+            failure = next((source.failure for source in sources if source.failure), None)
+            raise failure or InvalidError(f"duckdb refuses the query: {error}") from error
+
+
+class _QueryError(Exception):
+    """A query that failed while its rows were read."""
 
 
 class TableAtCut:
@@ -67,7 +76,8 @@ class TableAtCut:
         self._table = connection.table(path)
         # A count of rows names no column; one has to be read all the same.
         self._columns = asked.columns_of(self._table.schema.names) or self._table.schema.names[:1]
-        self._keyed = self._table.info.keyed
+        self.name = f"penstock {path}"
+        self.failure: PenstockError | None = None
         self._cut = self._table.cut()
         self._schema = pa.schema([self._table.schema.field(name) for name in self._columns])
 
@@ -76,23 +86,28 @@ class TableAtCut:
         return pa.RecordBatchReader.from_batches(self._schema, self._rows()).__arrow_c_stream__(requested_schema)
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
-        with self._table.scan(self._columns, as_of=self._cut) as scan:
-            for batch in scan:
-                yield batch.select(self._columns)
+        try:
+            with self._table.scan(self._columns, as_of=self._cut) as scan:
+                for batch in scan:
+                    yield batch.select(self._columns)
+        except PenstockError as error:
+            # On its way through DuckDB it would lose its kind.
+            self.failure = error
+            raise
 
 
-def _register(database: Any, connection: Connection, asked: Query, name: TableName, source: str) -> None:
-    database.register(source, TableAtCut(connection, name.path, asked))
+def _register(database: Any, name: TableName, source: TableAtCut) -> None:
+    database.register(source.name, source)
     if name.database is not None:
         database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(name.database)}")
-    database.execute(f"CREATE VIEW {name.quoted} AS SELECT * FROM {source}")
+    database.execute(f"CREATE VIEW {name.quoted} AS SELECT * FROM {_quoted(source.name)}")
 
 
 def _batches(reader: Any, duckdb: Any) -> Iterator[pa.RecordBatch]:
     try:
         yield from reader
     except (pa.ArrowException, OSError, duckdb.Error) as error:
-        raise InvalidError(f"the query failed: {str(error).splitlines()[0]}") from error
+        raise _QueryError(str(error).splitlines()[0]) from error
 
 
 def _quoted(name: str) -> str:
