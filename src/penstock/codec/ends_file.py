@@ -39,14 +39,18 @@ def decode_ends(data: bytes, *, rows: int, name: str) -> npt.NDArray[np.int64]:
         UnsupportedError: a newer version wrote them.
     """
     _, payload = unframe(MAGIC, VERSION, data, name=name)
-    body = memoryview(payload)
-    size, stored = _HEAD.unpack_from(body)
-    body = body[_HEAD.size :]
+    if len(payload) < _HEAD.size:
+        raise CorruptionError("ends are cut short", file=name, bytes=len(payload))
+    size, stored = _HEAD.unpack_from(payload)
+    body = memoryview(payload)[_HEAD.size :]
     width = 8 if stored == size else _PAIR_BYTES
     if size != rows or len(body) != stored * width:
         raise CorruptionError("ends do not belong to this file", file=name, rows=size, expected=rows)
     if stored == size:
         return np.frombuffer(body, "<i8").astype(np.int64)
+    places = np.frombuffer(body[: 4 * stored], "<u4")
+    if np.any(places >= size):
+        raise CorruptionError("ends name rows that the file does not have", file=name, rows=size)
     ends = np.full(size, OFFSET_MAX, np.int64)
-    ends[np.frombuffer(body[: 4 * stored], "<u4")] = np.frombuffer(body[4 * stored :], "<i8")
+    ends[places] = np.frombuffer(body[4 * stored :], "<i8")
     return ends
