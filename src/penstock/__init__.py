@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.client.change_range import EARLIEST, LATEST
     from penstock.client.change_stream import ChangeStream
     from penstock.client.connection import Connection, connect
+    from penstock.client.lease import Lease
     from penstock.client.page_scanner import PageScanner
     from penstock.client.scan import Scan
     from penstock.client.scan_builder import ScanBuilder
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.model.bucket import TableBucket
     from penstock.model.calls import Offsets, WriteResult
     from penstock.model.filter import col
+    from penstock.model.lease import Snapshot
     from penstock.model.merge_engine import MergeEngine
     from penstock.model.schema import Schema
     from penstock.model.table import TableInfo
@@ -43,6 +45,7 @@ _HOMES = {
     "Connection": "penstock.client.connection",
     "EARLIEST": "penstock.client.change_range",
     "LATEST": "penstock.client.change_range",
+    "Lease": "penstock.client.lease",
     "MergeEngine": "penstock.model.merge_engine",
     "Offsets": "penstock.model.calls",
     "PageScanner": "penstock.client.page_scanner",
@@ -51,6 +54,7 @@ _HOMES = {
     "ScanBuilder": "penstock.client.scan_builder",
     "ScanSource": "penstock.client.scan_request",
     "Schema": "penstock.model.schema",
+    "Snapshot": "penstock.model.lease",
     "Table": "penstock.client.table",
     "TableBucket": "penstock.model.bucket",
     "TableInfo": "penstock.model.table",
@@ -68,6 +72,7 @@ __all__ = [
     "AggFunction",
     "ChangeStream",
     "Connection",
+    "Lease",
     "MergeEngine",
     "Offsets",
     "PageScanner",
@@ -76,6 +81,7 @@ __all__ = [
     "ScanBuilder",
     "ScanSource",
     "Schema",
+    "Snapshot",
     "Table",
     "TableBucket",
     "TableInfo",

@@ -34,8 +34,8 @@ class Pin(Protocol):
     """What keeps a scan's snapshot readable."""
 
     @property
-    def cut_id(self) -> str:
-        """Return the cut that pins the snapshot now."""
+    def cut_id(self) -> str | None:
+        """Return the cut that pins the snapshot now; None if something else does."""
 
     def renew(self) -> None:
         """Pin the same snapshot again."""

@@ -51,11 +51,13 @@ class ChangePull:
         *,
         columns: tuple[str, ...] | None = None,
         images: Images = Images.FULL,
+        lease_id: str | None = None,
     ) -> None:
         self._link = link
         self._info = info
         self._columns = columns
         self._images = images
+        self._lease_id = lease_id
         self._positions = dict(positions)
         # Names the pin that protects the positions; one for each reader.
         self._reader_id = uuid.uuid4().hex
@@ -137,4 +139,5 @@ class ChangePull:
             max_bytes=PAGE_BYTES,
             wait_ms=wait_ms,
             reader_id=self._reader_id,
+            lease_id=self._lease_id,
         )

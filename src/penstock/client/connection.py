@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.client.buckets import BucketName, resolve_bucket
+from penstock.client.lease import Leasable, Lease, acquire
 from penstock.client.link import Link
 from penstock.client.page_scanner import PageScanner
 from penstock.client.scan import Scan
@@ -216,6 +218,40 @@ class Connection:
             UnknownOrExpiredScannerError: there is no such session.
         """
         self._link.node.kill_scanner(scanner_id)
+
+    def acquire_lease(
+        self,
+        lease_id: str,
+        what: Leasable | Sequence[Leasable],
+        duration: str | timedelta = "1h",
+        *,
+        auto_renew: bool = False,
+    ) -> Lease:
+        """Keep snapshots or a cut readable: `t.latest_snapshots`, `t.cut()`, {bucket: snapshot id}, or a list of these.
+
+        What cannot be had is in `lease.unavailable`, with the reason. Under an id that is held already, more is
+        acquired, a bucket that it has moves, and its time counts anew.
+
+        Raises:
+            InvalidError: what is asked for is not understood.
+            LimitError: the duration is above `kv.lease.max-duration`.
+            PermissionDeniedError: somebody else has a lease of that id.
+            TableNotFoundError: a table was dropped.
+            UnsupportedError: a log table has no snapshots.
+        """
+        return acquire(self._link, lease_id, what, duration=duration, auto_renew=auto_renew)
+
+    def list_leases(self) -> list[Lease]:
+        """Return all leases, whoever has them."""
+        return [Lease(self._link, info) for info in self._link.retry.run(self._link.node.list_leases)]
+
+    def lease(self, lease_id: str) -> Lease:
+        """Return a lease by its id.
+
+        Raises:
+            LeaseNotFoundError: it is unknown or has expired.
+        """
+        return Lease(self._link, self._link.retry.run(lambda: self._link.node.lease(lease_id)))
 
     def close(self) -> None:
         """Close the connection; a directory is free again after that. Idempotent."""

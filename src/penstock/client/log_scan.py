@@ -33,7 +33,9 @@ class LogScan:
         self._schema = request.schema(info)
         self._limit = request.limit
         self._bucket = bucket
-        self._pull = ChangePull(link, info, {bucket: (start, end)}, columns=self._columns(info, request))
+        self._pull = ChangePull(
+            link, info, {bucket: (start, end)}, columns=self._columns(info, request), lease_id=request.lease_id
+        )
 
     def portions(self) -> Generator[Portion, None, None]:
         """Yield the rows in portions.

@@ -31,6 +31,7 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
+from penstock.model.lease import AcquireLease, LeaseInfo, Snapshot
 from penstock.model.table import TableInfo, TableSpec
 from penstock.wire import calls
 from penstock.wire.call import Call
@@ -218,6 +219,38 @@ class RemoteNode:
     def stats(self, table_id: int) -> TableStats:
         """Return the state of a table."""
         return self._ask(calls.STATS, table_id=table_id)
+
+    def create_snapshot(self, table_id: int) -> list[Snapshot]:
+        """Snapshot every bucket of a table at one cut; return the newest of each."""
+        return self._ask(calls.CREATE_SNAPSHOT, table_id=table_id)
+
+    def list_snapshots(self, table_id: int) -> list[Snapshot]:
+        """Return the snapshots of a table, by bucket, oldest first."""
+        return self._ask(calls.LIST_SNAPSHOTS, table_id=table_id)
+
+    def acquire_lease(self, call: AcquireLease) -> LeaseInfo:
+        """Take a lease, or more under one that is held."""
+        return self._ask(calls.ACQUIRE, call=call)
+
+    def renew_lease(self, lease_id: str, duration_ms: int | None = None) -> LeaseInfo:
+        """Have a lease last that long from now on; None: as long as before."""
+        return self._ask(calls.RENEW_LEASE, lease_id=lease_id, duration_ms=duration_ms)
+
+    def release_lease(self, lease_id: str, buckets: Sequence[TableBucket]) -> LeaseInfo:
+        """Give some buckets of a lease back."""
+        return self._ask(calls.RELEASE_LEASE, lease_id=lease_id, buckets=list(buckets))
+
+    def drop_lease(self, lease_id: str) -> None:
+        """Give a lease back with everything that it holds."""
+        self._ask(calls.DROP_LEASE, lease_id=lease_id)
+
+    def list_leases(self) -> list[LeaseInfo]:
+        """Return all leases."""
+        return self._ask(calls.LIST_LEASES)
+
+    def lease(self, lease_id: str) -> LeaseInfo:
+        """Return a lease."""
+        return self._ask(calls.LEASE, lease_id=lease_id)
 
     def _ask(self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, **arguments: Any) -> R:
         if os.getpid() != self._pid:

@@ -21,6 +21,7 @@ from penstock.client.log_scan import LogScan
 from penstock.client.page_ahead import PageAhead
 from penstock.client.scan_request import ScanRequest, ScanSource
 from penstock.client.scan_token import BucketPosition, ScanToken
+from penstock.client.snapshot_cut import LeasePin, leased_buckets, pin_newest
 from penstock.errors import ClosedError, InvalidError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import OpenScan
@@ -35,7 +36,7 @@ class Scan(Iterator[pa.RecordBatch]):
     """
 
     def __init__(
-        self, link: Link, info: TableInfo, request: ScanRequest, pin: CutPin, positions: list[BucketPosition]
+        self, link: Link, info: TableInfo, request: ScanRequest, pin: CutPin | LeasePin, positions: list[BucketPosition]
     ) -> None:
         self._link = link
         self._info = info
@@ -64,6 +65,8 @@ class Scan(Iterator[pa.RecordBatch]):
             OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
             TableNotFoundError: the table was dropped.
         """
+        if request.lease_id is not None:
+            return cls._begin_leased(link, info, request, request.lease_id)
         if request.as_of is not None:
             require_every(info, request.as_of, request.buckets or link.node.buckets(info.table_id))
         starts: Mapping[TableBucket, int] = {}
@@ -73,10 +76,28 @@ class Scan(Iterator[pa.RecordBatch]):
         as_of = request.as_of
         if as_of is not None and chosen is not None:
             as_of = {bucket: as_of[bucket] for bucket in chosen}
-        pin = CutPin.take(link, info.table_id, as_of=as_of, buckets=chosen)
+        if request.source is ScanSource.SNAPSHOT and as_of is None:
+            pin = pin_newest(link, info, chosen)
+        else:
+            pin = CutPin.take(link, info.table_id, as_of=as_of, buckets=chosen)
         positions = [
             BucketPosition(bucket.partition, bucket.bucket, pin.offsets[bucket], starts.get(bucket, 0))
             for bucket in (chosen or sorted(pin.offsets, key=bucket_order))
+        ]
+        return cls(link, info, request, pin, positions)
+
+    @classmethod
+    def _begin_leased(cls, link: Link, info: TableInfo, request: ScanRequest, lease_id: str) -> Scan:
+        held = leased_buckets(link, info, lease_id, request)
+        pin = LeasePin({bucket: leased.snapshot.offset for bucket, leased in held.items()})
+        positions = [
+            BucketPosition(
+                bucket.partition,
+                bucket.bucket,
+                pin.offsets[bucket],
+                held[bucket].base if request.source is ScanSource.LOG else 0,
+            )
+            for bucket in (request.buckets or sorted(held, key=bucket_order))
         ]
         return cls(link, info, request, pin, positions)
 
@@ -95,9 +116,15 @@ class Scan(Iterator[pa.RecordBatch]):
             raise InvalidError("the resume token is of another node's table", table=info.path, table_id=info.table_id)
         columns = tuple(info.schema.column(name).name for name in stored.columns)
         request = ScanRequest(
-            ScanSource.parse(stored.source), columns=columns, filter=stored.filter, limit=stored.limit
+            ScanSource.parse(stored.source),
+            columns=columns,
+            filter=stored.filter,
+            limit=stored.limit,
+            lease_id=stored.lease_id,
         )
         open_ones = {p.table_bucket(info.path): p.log_offset for p in stored.buckets if p.next_offset is not None}
+        if stored.lease_id is not None:
+            return cls(link, info, request, LeasePin(open_ones), list(stored.buckets))
         pin = CutPin.take(link, info.table_id, as_of=open_ones, buckets=tuple(open_ones))
         return cls(link, info, request, pin, list(stored.buckets))
 
@@ -127,6 +154,7 @@ class Scan(Iterator[pa.RecordBatch]):
             filter=self._request.filter,
             limit=self._left,
             buckets=tuple(self._positions),
+            lease_id=self._request.lease_id,
         ).encode()
 
     def __next__(self) -> pa.RecordBatch:
@@ -208,7 +236,7 @@ def bucket_order(bucket: TableBucket) -> tuple[str, int]:
 
 
 def _steps(
-    link: Link, info: TableInfo, request: ScanRequest, pin: CutPin, positions: tuple[BucketPosition, ...]
+    link: Link, info: TableInfo, request: ScanRequest, pin: CutPin | LeasePin, positions: tuple[BucketPosition, ...]
 ) -> Generator[tuple[int, Portion], None, None]:
     left = request.limit
     try:
@@ -226,7 +254,7 @@ def _steps(
 
 
 def _portions(
-    link: Link, info: TableInfo, request: ScanRequest, pin: CutPin, position: BucketPosition
+    link: Link, info: TableInfo, request: ScanRequest, pin: CutPin | LeasePin, position: BucketPosition
 ) -> Generator[Portion, None, None]:
     assert position.next_offset is not None, "a finished bucket is not read again"
     bucket = position.table_bucket(info.path)
@@ -241,5 +269,6 @@ def _portions(
         limit=request.limit,
         as_of=position.log_offset,
         start=position.next_offset,
+        lease_id=request.lease_id,
     )
     return BucketScan(link, call, pin).portions()

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pyarrow.compute as pc
 
 from penstock.client.buckets import BucketName, OffsetsByBucket, resolve_buckets, resolve_offsets
+from penstock.client.lease import Lease
 from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.scan_request import ScanRequest, ScanSource, check_limit, compile_filter, project
-from penstock.errors import UnsupportedError
+from penstock.errors import InvalidError, UnsupportedError
 from penstock.model.table import TableInfo
 
 
@@ -31,8 +32,8 @@ class ScanBuilder:
             UnsupportedError: this table or node does not offer it.
         """
         chosen = ScanSource.parse(source)
-        if chosen is ScanSource.SNAPSHOT:
-            raise UnsupportedError("this node keeps no numbered snapshots; scan live with as_of", table=self._info.path)
+        if chosen is ScanSource.SNAPSHOT and not self._info.keyed:
+            raise UnsupportedError("a log table has no snapshots; lease its cut", table=self._info.path)
         if chosen is ScanSource.LIVE_KV and not self._info.keyed:
             raise UnsupportedError("a log table has no live rows; scan its log", table=self._info.path)
         return self._with(replace(self._request, source=chosen))
@@ -79,23 +80,24 @@ class ScanBuilder:
         chosen = None if offsets is None else resolve_offsets(self._info, offsets)
         return self._with(replace(self._request, as_of=chosen))
 
-    def lease(self, lease: object | None) -> ScanBuilder:
-        """Read what a lease pins; None for no lease.
+    def lease(self, lease: Lease | str | None) -> ScanBuilder:
+        """Read what a lease, named by itself or its id, holds of the table; None for no lease.
 
         Raises:
-            UnsupportedError: this node has no leases.
+            InvalidError: not a lease.
         """
-        if lease is not None:
-            raise UnsupportedError("this node has no leases; scan with as_of", table=self._info.path)
-        return self
+        if not isinstance(lease, Lease | str | None):
+            raise InvalidError("name a lease, or its id", found=type(lease).__name__)
+        return self._with(replace(self._request, lease_id=lease.id if isinstance(lease, Lease) else lease))
 
     def execute(self) -> Scan:
         """Take the cut and begin.
 
         Raises:
-            InvalidError: `as_of` leaves a bucket out.
+            InvalidError: `as_of` leaves a bucket out, or the lease does not hold one.
             OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
-            TableNotFoundError: the table was dropped.
+            TableNotFoundError: the table was dropped, and no lease is named.
+            LeaseNotFoundError: the lease is unknown or has expired.
         """
         return Scan.begin(self._link, self._info, self._request)
 

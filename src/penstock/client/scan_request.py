@@ -38,7 +38,7 @@ class ScanSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScanRequest:
-    """What a scan reads. `filter` is serialised; `as_of` None means the present."""
+    """What a scan reads. `filter` is serialised; `as_of` None means the present, or what the lease holds."""
 
     source: ScanSource
     columns: tuple[str, ...] | None = None
@@ -46,6 +46,7 @@ class ScanRequest:
     limit: int | None = None
     buckets: tuple[TableBucket, ...] | None = None
     as_of: Mapping[TableBucket, int] | None = None
+    lease_id: str | None = None
 
     @classmethod
     def default(cls, info: TableInfo) -> ScanRequest:

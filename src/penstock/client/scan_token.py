@@ -45,7 +45,7 @@ class BucketPosition:
 class ScanToken:
     """Everything needed to go on with a scan anywhere: what is read, and how far it was read.
 
-    `limit` is what remains of it; `filter` a serialised `Filter`.
+    `limit` is what remains of it; `filter` a serialised `Filter`; `lease_id` the lease that keeps it readable.
     """
 
     table_id: int
@@ -55,6 +55,7 @@ class ScanToken:
     filter: bytes | None
     limit: int | None
     buckets: tuple[BucketPosition, ...]
+    lease_id: str | None = None
 
     def encode(self) -> bytes:
         """Return the token's bytes."""
@@ -67,6 +68,8 @@ class ScanToken:
             "limit": self.limit,
             "buckets": [[b.partition, b.bucket, b.log_offset, b.next_offset] for b in self.buckets],
         }
+        if self.lease_id is not None:
+            facts["lease"] = self.lease_id
         body = json.dumps(facts, separators=(",", ":"), sort_keys=True).encode()
         return _HEADER.pack(MAGIC, VERSION, google_crc32c.value(body)) + body
 
@@ -86,6 +89,7 @@ class ScanToken:
             filter=_filter(facts["filter"]),
             limit=None if facts["limit"] is None else _number(facts["limit"]),
             buckets=_buckets(_list(facts["buckets"])),
+            lease_id=_text(facts["lease"]) if "lease" in facts else None,
         )
 
 
@@ -110,7 +114,7 @@ def _facts(token: bytes) -> dict[str, Any]:
         facts = json.loads(body)
     except (ValueError, RecursionError) as error:
         _refuse("its body is no json", error)
-    if not isinstance(facts, dict) or set(facts) != _FIELDS:
+    if not isinstance(facts, dict) or set(facts) - {"lease"} != _FIELDS:
         _refuse("its fields are others")
     return facts
 

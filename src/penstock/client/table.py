@@ -14,6 +14,7 @@ from penstock.client.change_range import EARLIEST, StartLike, is_position
 from penstock.client.change_stream import ChangeStream
 from penstock.client.change_streams import StreamRequest, Timeout, open_changes, open_snapshot_and_follow
 from penstock.client.cut_pin import CutPin
+from penstock.client.lease import LatestSnapshots, Lease, TableCut
 from penstock.client.link import Link
 from penstock.client.lookups import Lookups
 from penstock.client.scan import Scan
@@ -25,6 +26,7 @@ from penstock.errors import InvalidError
 from penstock.model.aggregate import AggFunction
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import Images, Offsets, TableStats, WriteCall, WriteResult
+from penstock.model.lease import Snapshot
 from penstock.model.table import TableInfo
 from penstock.model.type_words import parse_type
 
@@ -162,7 +164,7 @@ class Table:
         source: ScanSource | str = ScanSource.LIVE_KV,
         *,
         buckets: Iterable[BucketName] | None = None,
-        lease: object | None = None,
+        lease: Lease | str | None = None,
     ) -> Scan:
         """Scan the table at one cut: the present one, or `as_of`. The live rows of a log table are its log.
 
@@ -177,15 +179,39 @@ class Table:
         builder = builder.select(columns).filter(filter).limit(limit).buckets(buckets).as_of(as_of)
         return builder.lease(lease).execute()
 
-    def cut(self) -> dict[TableBucket, int]:
-        """Return the present cut: one offset for each bucket, all of one moment.
+    def cut(self) -> TableCut:
+        """Return the present cut: one offset for each bucket, all of one moment. A lease can pin it.
 
         Raises:
             TableNotFoundError: the table was dropped.
         """
         pin = CutPin.take(self._link, self._info.table_id)
         pin.release()
-        return dict(pin.offsets)
+        return TableCut(self._info.table_id, pin.offsets)
+
+    def create_snapshot(self) -> dict[TableBucket, Snapshot]:
+        """Snapshot every bucket at one cut; return the newest of each, which is an older one if nothing changed.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+            UnsupportedError: a log table has no snapshots.
+            UnavailableError: not now; the same call may succeed later.
+        """
+        taken = self._link.retry.run(lambda: self._link.node.create_snapshot(self._info.table_id))
+        return {snapshot.bucket: snapshot for snapshot in taken}
+
+    def list_snapshots(self) -> list[Snapshot]:
+        """Return the snapshots that there are, by bucket, oldest first.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+        """
+        return self._link.retry.run(lambda: self._link.node.list_snapshots(self._info.table_id))
+
+    @property
+    def latest_snapshots(self) -> LatestSnapshots:
+        """Return what `acquire_lease` takes for the newest snapshots, which it takes if there are none."""
+        return LatestSnapshots(self._info.table_id, self.path)
 
     def changes(
         self,

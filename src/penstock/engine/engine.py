@@ -165,8 +165,8 @@ class Engine(LeaseCalls):
         return self._catalog.table(path)
 
     def table_by_id(self, table_id: int) -> TableInfo:
-        """Return the table of that id as it is now."""
-        return self._catalog.table_by_id(table_id)
+        """Return the table of that id as it is now; one that was dropped to who has a lease on it."""
+        return self._catalog.table_by_id(table_id, dropped=self.leases.owns(table_id))
 
     def list_tables(self, database: str) -> list[str]:
         """Return the names of a database's tables, sorted."""

@@ -14,7 +14,7 @@ class LeaseCalls:
 
     leases: LeaseDesk
 
-    def create_snapshot(self, table_id: int) -> dict[TableBucket, Snapshot]:
+    def create_snapshot(self, table_id: int) -> list[Snapshot]:
         """Snapshot every bucket of a table at one cut; return the newest of each."""
         return self.leases.create_snapshot(table_id)
 

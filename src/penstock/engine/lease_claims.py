@@ -55,9 +55,9 @@ class LeaseClaims:
                 self._claim_latest(claimed, self._tables.get(table_id))
             for name, snapshot_id in call.snapshots.items():
                 self._claim_named(claimed, name, snapshot_id)
-            for table_id, offsets in call.cuts.items():
-                table = self._tables.get(table_id)
-                for name, offset in offsets.items():
+            for cut in call.cuts:
+                table = self._tables.get(cut.table_id)
+                for name, offset in cut.offsets.items():
                     self._attempt(claimed, name, partial(self._claim_cut, claimed, table, name, offset))
         except BaseException:
             self.release(claimed)

@@ -20,6 +20,7 @@ from penstock.engine.snapshots import Snapshots
 from penstock.errors import InvalidError
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.lease import AcquireLease, Leased, LeaseInfo, Snapshot
+from penstock.model.principal import current
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.tablet.tablet import Tablet
@@ -64,14 +65,11 @@ class LeaseDesk:
         }
         self._observed_ms = clock.monotonic_ms() - OBSERVE_INTERVAL_MS
 
-    def create_snapshot(self, table_id: int) -> dict[TableBucket, Snapshot]:
+    def create_snapshot(self, table_id: int) -> list[Snapshot]:
         """Snapshot every bucket of a table at one cut; return the newest of each."""
         table = self._tables.get(table_id)
         taken = self._snapshots.create(table)
-        return {
-            table.name(bucket): self._shown(table.name(bucket), table.tablet(bucket), found)
-            for bucket, found in sorted(taken.items())
-        }
+        return [self._shown(table.name(b), table.tablet(b), found) for b, found in sorted(taken.items())]
 
     def list_snapshots(self, table_id: int) -> list[Snapshot]:
         """Return the snapshots of a table, by bucket, oldest first."""
@@ -125,6 +123,11 @@ class LeaseDesk:
                 return self._tables.holding(bucket), bucket
         raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=name)
 
+    def owns(self, table_id: int) -> bool:
+        """Tell whether whoever calls has a lease on a table."""
+        leases = (lease for lease in self._leases.all() if lease.owner == current())
+        return any(bucket.table_id == table_id for lease in leases for bucket in lease.holds)
+
     def run(self) -> None:
         """End what has expired, take the snapshots that are due, free what nobody holds; to be called often."""
         self._leases.expire()
@@ -155,9 +158,7 @@ class LeaseDesk:
             duration_ms=lease.duration_ms,
             expires_ms=self._book.expires_ms(lease),
             bytes=self._bytes(lease),
-            leased=[
-                Leased(bucket.table_id, self._leased(bucket, lease.holds[bucket])) for bucket in sorted(lease.holds)
-            ],
+            leased=[Leased(b.table_id, self._leased(b, hold), hold.pin) for b, hold in sorted(lease.holds.items())],
             unavailable=unavailable or {},
         )
 
@@ -167,10 +168,8 @@ class LeaseDesk:
             for found in tablet.snapshots.all():
                 if found.snapshot_id == hold.snapshot_id:
                     return self._shown(name, tablet, found)
-        holders = self._holds.of(bucket).items()
-        same = [
-            holder for holder, other in holders if (other.snapshot_id, other.offset) == (hold.snapshot_id, hold.offset)
-        ]
+        # Leases hold the same if number and offset are the same.
+        same = [holder for holder, other in self._holds.of(bucket).items() if other[:2] == hold[:2]]
         return Snapshot(hold.snapshot_id or None, name, hold.offset, hold.created_ms, 0, _lease_ids(same))
 
     def _shown(self, name: TableBucket, tablet: Tablet | None, found: SnapshotFile) -> Snapshot:

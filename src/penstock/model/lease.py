@@ -35,26 +35,37 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class CutOffsets:
+    """One offset for each bucket of a table."""
+
+    table_id: int
+    offsets: Mapping[TableBucket, int]
+
+
+@dataclass(frozen=True, slots=True)
 class AcquireLease:
     """Ask for a lease, or for more under one that is held.
 
-    `latest` names tables whose newest snapshots are wanted, `snapshots` numbered ones, `cuts` offsets
-    by table id.
+    `latest` names tables whose newest snapshots are wanted, `snapshots` numbered ones.
     """
 
     lease_id: str
     duration_ms: int
     latest: tuple[int, ...] = ()
     snapshots: Mapping[TableBucket, int] = field(default_factory=dict)
-    cuts: Mapping[int, Mapping[TableBucket, int]] = field(default_factory=dict)
+    cuts: tuple[CutOffsets, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """A bucket under a lease. The table id tells a dropped table from a new one of the same name."""
+    """A bucket under a lease, readable from `base` on.
+
+    The table id tells a dropped table from a new one of the same name.
+    """
 
     table_id: int
     snapshot: Snapshot
+    base: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
+from penstock.model.lease import AcquireLease, LeaseInfo, Snapshot
 from penstock.model.table import TableInfo, TableSpec
 
 
@@ -128,6 +129,30 @@ class Node(Protocol):
 
     def stats(self, table_id: int) -> TableStats:
         """Return the state of a table."""
+
+    def create_snapshot(self, table_id: int) -> list[Snapshot]:
+        """Snapshot every bucket of a table at one cut; return the newest of each."""
+
+    def list_snapshots(self, table_id: int) -> list[Snapshot]:
+        """Return the snapshots of a table, by bucket, oldest first."""
+
+    def acquire_lease(self, call: AcquireLease) -> LeaseInfo:
+        """Take a lease, or more under one that is held."""
+
+    def renew_lease(self, lease_id: str, duration_ms: int | None = None) -> LeaseInfo:
+        """Have a lease last that long from now on; None: as long as before."""
+
+    def release_lease(self, lease_id: str, buckets: Sequence[TableBucket]) -> LeaseInfo:
+        """Give some buckets of a lease back."""
+
+    def drop_lease(self, lease_id: str) -> None:
+        """Give a lease back with everything that it holds."""
+
+    def list_leases(self) -> list[LeaseInfo]:
+        """Return all leases."""
+
+    def lease(self, lease_id: str) -> LeaseInfo:
+        """Return a lease."""
 
     def close(self) -> None:
         """Let go of everything; idempotent."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 from penstock.model.aggregate import AggFunction
 from penstock.wire.call import Call
 from penstock.wire.field import BOOL, BUCKET, BYTES, INT, NOTHING, TEXT, VALUE, choice, listed, maybe
+from penstock.wire.lease_records import ACQUIRE_LEASE, LEASE_INFO, SNAPSHOT
 from penstock.wire.records import (
     CHANGE_PAGE,
     CUT,
@@ -67,5 +68,14 @@ PULL: Final = Call("pull_changes", listed(CHANGE_PAGE), {"call": PULL_CHANGES})
 LOOKUP: Final = Call("lookup", LOOKUP_RESULT, {"call": LOOKUP_CALL})
 PREFIX_LOOKUP: Final = Call("prefix_lookup", LOOKUP_RESULT, {"call": LOOKUP_CALL})
 STATS: Final = Call("stats", TABLE_STATS, {"table_id": INT})
+
+CREATE_SNAPSHOT: Final = Call("create_snapshot", listed(SNAPSHOT), {"table_id": INT})
+LIST_SNAPSHOTS: Final = Call("list_snapshots", listed(SNAPSHOT), {"table_id": INT})
+ACQUIRE: Final = Call("acquire_lease", LEASE_INFO, {"call": ACQUIRE_LEASE})
+RENEW_LEASE: Final = Call("renew_lease", LEASE_INFO, {"lease_id": TEXT, "duration_ms": maybe(INT)})
+RELEASE_LEASE: Final = Call("release_lease", LEASE_INFO, {"lease_id": TEXT, "buckets": listed(BUCKET)})
+DROP_LEASE: Final = Call("drop_lease", NOTHING, {"lease_id": TEXT})
+LIST_LEASES: Final = Call("list_leases", listed(LEASE_INFO))
+LEASE: Final = Call("lease", LEASE_INFO, {"lease_id": TEXT})
 
 CALLS: Final[dict[str, Call[Any]]] = {call.name: call for call in list(globals().values()) if isinstance(call, Call)}

@@ -90,7 +90,7 @@ WRITE_CALL: Final = record(
     owner=maybe(BYTES),
     attempt=BYTES,
 )
-WRITE_RESULT: Final = record(WriteResult, rows=INT, changes=INT, ignored=INT, offsets=RANGE_BY_BUCKET)
+WRITE_RESULT: Final = record(WriteResult, rows=INT, changes=INT, ignored=INT, offsets=RANGE_BY_BUCKET, done=BOOL)
 CUT: Final = record(Cut, cut_id=TEXT, offsets=OFFSET_BY_BUCKET)
 OPEN_SCAN: Final = record(
     OpenScan,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+from tests.unit.client.fake_leases import FakeLeases
 
 from penstock.errors import (
     InvalidScanRequestError,
@@ -79,7 +80,7 @@ class FakeTable:
             self.live.setdefault(bucket, {})
 
 
-class FakeNode:
+class FakeNode(FakeLeases):
     """Implements `penstock.model.node.Node`."""
 
     def __init__(self, page_rows: int = 2) -> None:

@@ -8,7 +8,7 @@ import penstock
 EXPORTS = [
     *("AggFunction", "ChangeStream", "Connection", "EARLIEST", "LATEST", "MergeEngine", "Offsets", "PageScanner"),
     *("PenstockError", "Scan", "ScanBuilder", "ScanSource", "Schema", "Table", "TableBucket", "TableInfo"),
-    *("WriteResult", "Writer", "col", "connect", "errors", "serve"),
+    *("Lease", "Snapshot", "WriteResult", "Writer", "col", "connect", "errors", "serve"),
 ]
 
 

@@ -327,12 +327,12 @@ def test_a_log_table_scans_its_rows(make_table: MakeTable, link: Link) -> None:
 def test_sources_that_are_not_there_are_refused(table: Table, make_table: MakeTable) -> None:
     with pytest.raises(InvalidError, match="no such scan source; choose one of live, snapshot, log source=kv"):
         table.new_scan().with_source("kv")
-    with pytest.raises(UnsupportedError, match="keeps no numbered snapshots; scan live with as_of"):
-        table.new_scan().with_source(ScanSource.SNAPSHOT)
+    with pytest.raises(UnsupportedError, match="a log table has no snapshots; lease its cut"):
+        make_table("a INT").new_scan().with_source(ScanSource.SNAPSHOT)
     with pytest.raises(UnsupportedError, match="a log table has no live rows; scan its log"):
         make_table("a INT").new_scan().with_source(ScanSource.LIVE_KV)
-    with pytest.raises(UnsupportedError, match="this node has no leases"):
-        table.new_scan().lease(object())
+    with pytest.raises(InvalidError, match="name a lease, or its id found=object"):
+        table.new_scan().lease(object())  # type: ignore[arg-type]
 
 
 def test_steps_are_checked_when_they_are_said(table: Table) -> None:

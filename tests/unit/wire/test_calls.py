@@ -30,6 +30,7 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
+from penstock.model.lease import AcquireLease, CutOffsets, Leased, LeaseInfo, Snapshot
 from penstock.model.node import Node
 from penstock.model.spec import make_spec
 from penstock.model.table import TableInfo
@@ -56,6 +57,16 @@ INFO = TableInfo(
 PAGE = Page("s-1", 99, BATCH, True, 12, b"\x00token")
 RESULT = WriteResult(2, 2, 0, {ONE: (3, 4), TWO: (0, 1)})
 STATS = TableStats(3, 2, 100, [BucketStats(ONE, 0, 3, 3, 2, 100, 1, 3, 0, {"scanner": 2})], {"runs": 3, "last": None})
+SNAPSHOT = Snapshot(3, TWO, 99, 5, 1000, ("job", "other"), "tables/7/1/1/snapshot-000000000003")
+LEASE = LeaseInfo(
+    "job",
+    "ann",
+    5_000,
+    9_000,
+    100,
+    [Leased(7, SNAPSHOT, 99), Leased(7, Snapshot(None, ONE, 1, 2, 0), 0)],
+    {TWO: "gone"},
+)
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "create_database": {"name": "shop", "if_not_exists": True},
@@ -81,6 +92,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "pull_changes": {
         "call": PullChanges(7, 1, {ONE: (0, None), TWO: (3, 9)}, ("id",), Images.AFTER, 1 << 20, 100, "r-1")
     },
+    "acquire_lease": {"call": AcquireLease("job", 5_000, (7, 8), {TWO: 3}, (CutOffsets(7, {ONE: 5}),))},
+    "renew_lease": {"lease_id": "job", "duration_ms": None},
+    "release_lease": {"lease_id": "job", "buckets": [ONE, TWO]},
+    "drop_lease": {"lease_id": "job"},
+    "lease": {"lease_id": "job"},
     "lookup": {"call": LookupCall(7, 1, BATCH, ("note",))},
     "prefix_lookup": {"call": LookupCall(7, 1, BATCH)},
 }
@@ -105,6 +121,13 @@ RESULTS: dict[str, Any] = {
     "list_scanners": [ScannerInfo("s-1", ONE, 99, "ann", 1, 2, 3, 4, 5)],
     "offsets": {ONE: Offsets(0, 9), TWO: Offsets(3, 3)},
     "pull_changes": [ChangePage(ONE, BATCH, 0, 2, 5), ChangePage(TWO, BATCH.slice(1), 3, 4, 9)],
+    "create_snapshot": [SNAPSHOT],
+    "list_snapshots": [SNAPSHOT],
+    "acquire_lease": LEASE,
+    "renew_lease": LEASE,
+    "release_lease": LEASE,
+    "list_leases": [LEASE],
+    "lease": LEASE,
     "lookup": LookupResult(BATCH, {ONE: 9}),
     "prefix_lookup": LookupResult(BATCH, {ONE: 9, TWO: 1}),
     "stats": STATS,

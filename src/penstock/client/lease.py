@@ -1,0 +1,220 @@
+"""A lease as users hold it: what it pins stays readable until it ends."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+
+from penstock.client.link import Link
+from penstock.errors import InvalidError, PenstockError
+from penstock.model.bucket import TableBucket
+from penstock.model.lease import AcquireLease, CutOffsets, LeaseInfo, Snapshot, check_lease_id
+from penstock.model.quantity import parse_duration_ms
+
+_log = logging.getLogger("penstock")
+RENEWALS_PER_DURATION = 3
+
+
+class TableCut(dict[TableBucket, int]):
+    """The cut of a table: one offset for each bucket, all of one moment. A lease can pin it."""
+
+    def __init__(self, table_id: int, offsets: Mapping[TableBucket, int]) -> None:
+        super().__init__(offsets)
+        self.table_id = table_id
+
+
+@dataclass(frozen=True, slots=True)
+class LatestSnapshots:
+    """The newest snapshots of a table, whichever they are when a lease is acquired."""
+
+    table_id: int
+    path: str
+
+
+Leasable = LatestSnapshots | TableCut | Mapping[TableBucket, int] | Mapping[TableBucket, Snapshot]
+"""What a lease can pin."""
+
+
+class Lease:
+    """A lease of this connection's user. A context manager that gives it back; thread-safe.
+
+    With `auto_renew` it is renewed in the background until it is given back or forgotten. If that
+    fails it is logged as an error, and leaving the context raises it.
+    """
+
+    def __init__(self, link: Link, info: LeaseInfo, *, auto_renew: bool = False) -> None:
+        self._link = link
+        self._info = info
+        self._ended = threading.Event()
+        self._failure: list[PenstockError] = []
+        if auto_renew:
+            _start_renewal(link, info, self._ended, self._failure)
+            weakref.finalize(self, self._ended.set).atexit = False
+
+    @property
+    def id(self) -> str:
+        """Return the lease's id."""
+        return self._info.lease_id
+
+    @property
+    def owner(self) -> str:
+        """Return whose lease it is."""
+        return self._info.owner
+
+    @property
+    def snapshots(self) -> dict[TableBucket, Snapshot]:
+        """Return what it holds, as of the last call."""
+        return self._info.snapshots
+
+    @property
+    def unavailable(self) -> dict[TableBucket, str]:
+        """Return what could not be had when it was acquired, and why."""
+        return dict(self._info.unavailable)
+
+    @property
+    def expires_at(self) -> datetime:
+        """Return when it ends unless it is renewed, as of the last call; with `auto_renew` it is later."""
+        return self._info.expires_at
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the files that are kept only for it, now.
+
+        Raises:
+            LeaseNotFoundError: it has expired.
+        """
+        self._info = self._link.retry.run(lambda: self._link.node.lease(self.id))
+        return self._info.bytes
+
+    @property
+    def failure(self) -> PenstockError | None:
+        """Return why the background renewal ended, None while it does not."""
+        return self._failure[0] if self._failure else None
+
+    def renew(self, duration: str | timedelta | None = None) -> None:
+        """Have it last that long from now on; None: as long as before.
+
+        Raises:
+            LeaseNotFoundError: it has expired, or is unknown; acquire it again.
+            LimitError: the duration is above `kv.lease.max-duration`.
+            PermissionDeniedError: it is somebody else's.
+        """
+        duration_ms = None if duration is None else parse_duration_ms(duration)
+        self._info = self._link.retry.run(lambda: self._link.node.renew_lease(self.id, duration_ms))
+
+    def release(self, buckets: Iterable[TableBucket]) -> None:
+        """Give some buckets back; the rest stays held.
+
+        Raises:
+            LeaseNotFoundError: it has expired, or is unknown.
+            PermissionDeniedError: it is somebody else's.
+        """
+        named = [buckets] if isinstance(buckets, TableBucket) else list(buckets)
+        self._info = self._link.retry.run(lambda: self._link.node.release_lease(self.id, named))
+
+    def drop(self) -> None:
+        """Give it back, with everything that it holds.
+
+        Raises:
+            LeaseNotFoundError: it has expired, or is unknown.
+            PermissionDeniedError: it is somebody else's.
+        """
+        self._ended.set()
+        self._link.node.drop_lease(self.id)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        lost = self.failure
+        if lost is not None and error is None:
+            raise lost
+        if lost is None and not self._link.closed:
+            try:
+                self._link.node.drop_lease(self.id)
+            except PenstockError:
+                # The reader read all it wanted; what cannot be given back now expires by itself.
+                _log.warning("lease was not given back and will expire lease_id=%s", self.id)
+
+    def __repr__(self) -> str:
+        return f"<Lease {self.id} of {self.owner}, {len(self._info.leased)} buckets, until {self.expires_at:%F %T} UTC>"
+
+
+def acquire(
+    link: Link,
+    lease_id: str,
+    what: Leasable | Sequence[Leasable],
+    *,
+    duration: str | timedelta,
+    auto_renew: bool = False,
+) -> Lease:
+    """Acquire a lease on what is named.
+
+    Raises:
+        InvalidError: what is asked for is not understood.
+        LimitError: the duration is above `kv.lease.max-duration`.
+        PermissionDeniedError: somebody else has a lease of that id.
+        TableNotFoundError: a table was dropped.
+        UnsupportedError: a log table has no snapshots.
+    """
+    latest: dict[int, None] = {}
+    snapshots: dict[TableBucket, int] = {}
+    cuts: list[CutOffsets] = []
+    for wanted in _flat(what):
+        if isinstance(wanted, LatestSnapshots):
+            latest[wanted.table_id] = None
+        elif isinstance(wanted, TableCut):
+            cuts.append(CutOffsets(wanted.table_id, dict(wanted)))
+        else:
+            snapshots |= _numbered(wanted)
+    call = AcquireLease(check_lease_id(lease_id), parse_duration_ms(duration), tuple(latest), snapshots, tuple(cuts))
+    return Lease(link, link.retry.run(lambda: link.node.acquire_lease(call)), auto_renew=auto_renew)
+
+
+def _flat(what: Leasable | Sequence[Leasable]) -> Iterator[Leasable]:
+    for wanted in [what] if isinstance(what, LatestSnapshots | Mapping) else what:
+        if not isinstance(wanted, LatestSnapshots | Mapping):
+            raise InvalidError(
+                "a lease takes t.latest_snapshots, t.cut(), {TableBucket: snapshot id}, or a list of these",
+                found=type(wanted).__name__,
+            )
+        yield wanted
+
+
+def _numbered(wanted: Mapping[TableBucket, int] | Mapping[TableBucket, Snapshot]) -> dict[TableBucket, int]:
+    found = {}
+    for bucket, chosen in wanted.items():
+        snapshot_id = chosen.id if isinstance(chosen, Snapshot) else chosen
+        if not isinstance(bucket, TableBucket) or type(snapshot_id) is not int:
+            raise InvalidError("a snapshot is named by its TableBucket and number", bucket=bucket, snapshot=chosen)
+        found[bucket] = snapshot_id
+    return found
+
+
+def _start_renewal(link: Link, info: LeaseInfo, ended: threading.Event, failure: list[PenstockError]) -> None:
+    """Renew a lease in a thread that holds neither the lease nor the process."""
+    pause = info.duration_ms / RENEWALS_PER_DURATION / 1000
+
+    def renew() -> None:
+        while not ended.wait(pause):
+            try:
+                link.retry.run(lambda: link.node.renew_lease(info.lease_id, info.duration_ms))
+            except PenstockError as error:
+                if ended.is_set():
+                    return
+                if error.retriable:
+                    _log.error("lease was not renewed, trying again lease_id=%s reason=%s", info.lease_id, error)
+                    continue
+                failure.append(error)
+                _log.error("lease is lost: what it held may go lease_id=%s reason=%s", info.lease_id, error)
+                return
+
+    threading.Thread(target=renew, name=f"penstock-lease-{info.lease_id}", daemon=True).start()

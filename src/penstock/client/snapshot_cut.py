@@ -1,0 +1,76 @@
+"""The cut that a scan of snapshots reads at: what a lease holds, or the newest snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.client.cut_pin import CutPin
+from penstock.client.link import Link
+from penstock.client.scan_request import ScanRequest
+from penstock.errors import InvalidError, OffsetOutOfRangeError
+from penstock.model.bucket import TableBucket
+from penstock.model.lease import Leased
+from penstock.model.table import TableInfo
+
+TRIES = 3
+
+
+class LeasePin:
+    """A cut that a lease keeps readable: nothing to renew, nothing to release."""
+
+    cut_id: str | None = None
+
+    def __init__(self, offsets: Mapping[TableBucket, int]) -> None:
+        self.offsets = offsets
+
+    def renew(self) -> None:
+        """Do nothing: the lease is renewed by its holder."""
+
+    def release(self) -> None:
+        """Do nothing: the lease is given back by its holder."""
+
+
+def leased_buckets(link: Link, info: TableInfo, lease_id: str, request: ScanRequest) -> dict[TableBucket, Leased]:
+    """Return what a lease holds of a table, as far as the scan reads it.
+
+    Raises:
+        LeaseNotFoundError: the lease is unknown or has expired.
+        InvalidError: it does not hold a bucket that is asked for, or none of the table, or `as_of` is given, too.
+    """
+    if request.as_of is not None:
+        raise InvalidError("a lease says what is read; leave out as_of", lease_id=lease_id)
+    lease = link.retry.run(lambda: link.node.lease(lease_id))
+    held = {leased.snapshot.bucket: leased for leased in lease.leased if leased.table_id == info.table_id}
+    if not held:
+        raise InvalidError("the lease holds nothing of this table", lease_id=lease_id, table=info.path)
+    if request.buckets is None:
+        return held
+    for bucket in request.buckets:
+        if bucket not in held:
+            raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=bucket)
+    return {bucket: held[bucket] for bucket in request.buckets}
+
+
+def pin_newest(link: Link, info: TableInfo, buckets: tuple[TableBucket, ...] | None) -> CutPin:
+    """Pin the newest snapshots of a table; where there is none they are taken first.
+
+    Raises:
+        TableNotFoundError: the table was dropped.
+        UnsupportedError: it is a log table.
+        OffsetOutOfRangeError: snapshots went faster than they could be pinned.
+    """
+    for attempt in range(TRIES):
+        found = link.retry.run(lambda: link.node.list_snapshots(info.table_id))
+        wanted = buckets or link.retry.run(lambda: link.node.buckets(info.table_id))
+        if {snapshot.bucket for snapshot in found}.issuperset(wanted):
+            # Oldest first: the newest of each bucket is what stays.
+            newest = {snapshot.bucket: snapshot.offset for snapshot in found}
+        else:
+            taken = link.retry.run(lambda: link.node.create_snapshot(info.table_id))
+            newest = {snapshot.bucket: snapshot.offset for snapshot in taken}
+        try:
+            return CutPin.take(link, info.table_id, as_of={b: newest[b] for b in wanted}, buckets=tuple(wanted))
+        except OffsetOutOfRangeError:
+            if attempt == TRIES - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
