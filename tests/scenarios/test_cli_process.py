@@ -83,6 +83,15 @@ def test_data_is_on_stdout_and_words_are_on_stderr(data: Path, tmp_path: Path) -
     assert (json.loads(found.stdout), found.stderr) == ({"id": -1, "text": "hello"}, "")
 
 
+def test_node_is_named_before_or_after_the_command_or_in_the_environment(data: Path, tmp_path: Path) -> None:
+    words = ("scan", "numbers", "--limit", "1")
+    absent = str(tmp_path / "absent")
+
+    assert run(*words, url=str(data)).returncode == 0
+    assert run("--url", str(data), *words, url=absent).returncode == 0
+    assert run("--url", absent, *words, "--url", str(data), url=absent).returncode == 0
+
+
 def test_interrupt_ends_a_tail_cleanly(data: Path) -> None:
     process, url, _ = serve(data)
     tail = start("tail", "numbers", "--follow", "--from", "earliest", url=url)
@@ -223,3 +232,13 @@ def test_doctor_looks_at_the_data_directory(data: Path) -> None:
     found = {row["check"]: row["grade"] for row in map(json.loads, done.stdout.splitlines())}
     assert found["data"] == "ok"
     assert done.returncode == (1 if "fail" in found.values() else 0)
+
+
+def test_doctor_works_where_arrow_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "pyarrow.py").write_text("raise ImportError('not here')\n")
+
+    done = run("doctor", "--output", "table", PYTHONPATH=str(tmp_path))
+
+    assert "python" in done.stdout
+    assert "disk sync" in done.stdout
+    assert done.stderr == ""

@@ -16,6 +16,7 @@ from penstock.errors import InvalidError, NotFoundError, UnavailableError
 if TYPE_CHECKING:
     from penstock.client.connection import Connection
 
+URL_VARIABLE: Final = "PENSTOCK_URL"
 TOKEN_VARIABLE: Final = "PENSTOCK_TOKEN"
 CONNECT_SECONDS_MAX: Final = 5.0
 DEFAULT_PORT: Final = 9123
@@ -24,15 +25,16 @@ _SCHEMES: Final = ("penstock://", "penstock+tls://")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a secured server asks for: a token, TLS files."""
+    """What was said before the command: where the tables are, and what a secured server asks for."""
 
+    url: str | None = None
     token_file: Path | None = None
     tls: dict[str, str | Path] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, token_file: Path | None, **tls: Path | None) -> Access:
+    def of(cls, url: str | None, token_file: Path | None, **tls: Path | None) -> Access:
         """Return the access that options describe."""
-        return cls(token_file, {name: path for name, path in tls.items() if path is not None})
+        return cls(url, token_file, {name: path for name, path in tls.items() if path is not None})
 
     def token(self) -> str | None:
         """Return the token of the file or the environment, if there is one.
@@ -60,6 +62,8 @@ def open_connection(context: typer.Context, url: str | None, *, create: bool = F
     # Here, not above: the root command has no use for Arrow.
     from penstock.client.connection import connect  # noqa: PLC0415
 
+    access = context.find_object(Access) or Access()
+    url = url or access.url or os.environ.get(URL_VARIABLE)
     if not url:
         raise InvalidError(
             "say which server or directory: --url penstock://127.0.0.1:9123 or --url ./data, or set PENSTOCK_URL"
@@ -70,7 +74,6 @@ def open_connection(context: typer.Context, url: str | None, *, create: bool = F
             raise NotFoundError("no such data directory; `penstock table create` makes one", directory=url)
         return connect(url)
     _require_listener(url)
-    access = context.find_object(Access) or Access()
     return connect(url, token=access.token(), tls=access.tls or None)
 
 

@@ -5,20 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final
 
-import pyarrow as pa
 import typer
 
+from penstock.cli.access import URL_VARIABLE
 from penstock.cli.checkup import Finding, Grade, examine
 from penstock.cli.exit_codes import ExitCode
-from penstock.cli.options import URL_VARIABLE, Output, OutputFormat
-from penstock.cli.output import write_records
-from penstock.cli.table_description import shows_text
+from penstock.cli.options import Output, OutputFormat, shows_text
 from penstock.cli.words import examples
-from penstock.server.__main__ import HTTP_PORT, PORT
 
-FINDINGS: Final = pa.schema(
-    [("check", pa.string()), ("grade", pa.string()), ("found", pa.string()), ("do", pa.string())]
-)
+PORTS: Final = (9123, 9124)
 _COLORS: Final = {Grade.OK: typer.colors.GREEN, Grade.WARN: typer.colors.YELLOW, Grade.FAIL: typer.colors.RED}
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)
@@ -41,13 +36,12 @@ def doctor(
     """
     if data is None and url and "://" not in url:
         data = Path(url)
-    found = list(examine(data, ports=(PORT, HTTP_PORT)))
+    found = list(examine(data, ports=PORTS))
     if shows_text(output):
         for finding in found:
             _show(finding)
     else:
-        records = [{"check": f.check, "grade": f.grade.value, "found": f.found, "do": f.advice or None} for f in found]
-        write_records(output or OutputFormat.NDJSON, FINDINGS, records)
+        _write(found, output or OutputFormat.NDJSON)
     if any(finding.grade is Grade.FAIL for finding in found):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -57,3 +51,14 @@ def _show(finding: Finding) -> None:
     typer.echo(f"{grade}  {finding.check:<14} {finding.found}")
     if finding.advice:
         typer.echo(f"      {'':<14} -> {finding.advice}")
+
+
+def _write(found: list[Finding], output: OutputFormat) -> None:
+    # Here, not above: the page can be shown where Arrow itself is what is missing.
+    import pyarrow as pa  # noqa: PLC0415
+
+    from penstock.cli.output import write_records  # noqa: PLC0415
+
+    schema = pa.schema([(name, pa.string()) for name in ("check", "grade", "found", "do")])
+    records = [{"check": f.check, "grade": f.grade.value, "found": f.found, "do": f.advice or None} for f in found]
+    write_records(output, schema, records)

@@ -10,6 +10,7 @@ import typer
 
 from penstock.cli.access import Access
 from penstock.cli.command_group import CommandGroup
+from penstock.cli.options import Url
 from penstock.cli.words import examples
 
 _SECURITY = "Secured servers"
@@ -44,6 +45,7 @@ def _show_version(wanted: bool) -> None:
 def penstock(
     context: typer.Context,
     *,
+    url: Url = None,
     debug: Annotated[
         bool, typer.Option("--debug", envvar="PENSTOCK_DEBUG", help="Show where an error came from.")
     ] = False,
@@ -74,7 +76,7 @@ def penstock(
     ./data, or PENSTOCK_URL. Rows go to stdout, words and progress to stderr. Exit codes: 0 ok, 1 failed, 2 usage,
     3 not found, 4 denied, 5 unavailable.
     """
-    context.obj = Access.of(token_file, ca=tls_ca, cert=tls_cert, key=tls_key)
+    context.obj = Access.of(url, token_file, ca=tls_ca, cert=tls_cert, key=tls_key)
 
 
 def main() -> None:

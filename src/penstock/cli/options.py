@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -31,11 +32,9 @@ class InputFormat(StrEnum):
     PARQUET = "parquet"
 
 
-URL_VARIABLE: Final = "PENSTOCK_URL"
-
 Url = Annotated[
     str | None,
-    typer.Option("--url", "-u", envvar=URL_VARIABLE, metavar="URL", help="A server's URL, or a data directory."),
+    typer.Option("--url", "-u", metavar="URL", help="A server's URL, or a data directory; or set PENSTOCK_URL."),
 ]
 Output = Annotated[
     OutputFormat | None,
@@ -47,6 +46,11 @@ TablePathArgument = Annotated[str, typer.Argument(metavar="TABLE", help="databas
 Columns = Annotated[
     list[str] | None, typer.Option("--columns", "-c", metavar="A,B", help="Only these columns, separated by commas.")
 ]
+
+
+def shows_text(output: OutputFormat | None) -> bool:
+    """Tell whether a page for people is wanted, rather than rows."""
+    return output is OutputFormat.TABLE or (output is None and sys.stdout.isatty())
 
 
 def split_names(given: Iterable[str] | None) -> list[str] | None:

@@ -8,9 +8,9 @@ import pyarrow as pa
 import typer
 
 from penstock.cli.access import open_connection
-from penstock.cli.options import Output, OutputFormat, TablePathArgument, Url, read_pairs, split_names
+from penstock.cli.options import Output, OutputFormat, TablePathArgument, Url, read_pairs, shows_text, split_names
 from penstock.cli.output import write_records
-from penstock.cli.table_description import describe_table, shows_text, write_description
+from penstock.cli.table_description import describe_table, write_description
 from penstock.cli.words import examples, say
 from penstock.errors import InvalidError
 from penstock.model.merge_engine import MergeEngine

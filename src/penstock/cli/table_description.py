@@ -94,11 +94,6 @@ def describe_table(table: Table) -> pa.Table:
     return pa.Table.from_pylist([facts], schema=DESCRIPTION)
 
 
-def shows_text(output: OutputFormat | None) -> bool:
-    """Tell whether the page is wanted, rather than the row."""
-    return output is OutputFormat.TABLE or (output is None and sys.stdout.isatty())
-
-
 def write_description(described: pa.Table) -> None:
     """Write the page: a line for each fact, then the columns, then the buckets."""
     row: dict[str, Any] = described.to_pylist(maps_as_pydicts="strict")[0]

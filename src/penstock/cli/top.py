@@ -71,7 +71,7 @@ def top(
             write_records(output, FIGURES, take_sample(connection).rates_since(None))
             return
         try:
-            _watch(connection, url or "", interval)
+            _watch(connection, interval)
         except KeyboardInterrupt:
             return
 
@@ -99,7 +99,7 @@ def take_sample(connection: Connection) -> Sample:
     return Sample(time.monotonic(), tables, len(sessions))
 
 
-def _watch(connection: Connection, name: str, interval: float) -> None:
+def _watch(connection: Connection, interval: float) -> None:
     # Here, not above: `top --once` in a pipe needs no screen.
     from rich.live import Live  # noqa: PLC0415
 
@@ -107,15 +107,15 @@ def _watch(connection: Connection, name: str, interval: float) -> None:
     with Live(screen=True, auto_refresh=False) as live:
         while True:
             sample = take_sample(connection)
-            live.update(_screen(name, sample, earlier), refresh=True)
+            live.update(_screen(sample, earlier), refresh=True)
             earlier = sample
             time.sleep(interval)
 
 
-def _screen(name: str, sample: Sample, earlier: Sample | None) -> Screen:
+def _screen(sample: Sample, earlier: Sample | None) -> Screen:
     from rich.table import Table as Screen  # noqa: PLC0415
 
-    title = f"{name}   {len(sample.tables)} tables, {sample.scanners} scanners   {time.strftime('%H:%M:%S')}"
+    title = f"{len(sample.tables)} tables, {sample.scanners} scanners   {time.strftime('%H:%M:%S')}"
     screen = Screen(title=title, expand=True)
     for field in FIGURES:
         screen.add_column(field.name.replace("_per_s", "/s"), justify="left" if field.name == "table" else "right")
