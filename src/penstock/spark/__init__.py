@@ -1,1 +1,84 @@
-"""Spark through PySpark: data sources and pipeline helpers. Client side only: no RocksDB, no server."""
+"""Spark through PySpark: data sources and pipeline helpers. Client side only: no RocksDB, no server.
+
+    import penstock.spark as pks
+
+    orders = pks.read(spark, "penstock://127.0.0.1:9123", "shop.orders", filter="amount > 10")
+
+Everything below is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.spark.create_table import create_table
+    from penstock.spark.lookup_join import lookup_join
+    from penstock.spark.pre_aggregate import pre_aggregate
+    from penstock.spark.progress import progress
+    from penstock.spark.reading import changes, cut, read, read_stream
+    from penstock.spark.register import register
+    from penstock.spark.sink import sink, write_stream
+    from penstock.spark.to_buckets import to_buckets
+    from penstock.spark.views import views
+    from penstock.spark.writing import write
+
+_HOMES = {
+    "changes": "reading",
+    "create_table": "create_table",
+    "cut": "reading",
+    "lookup_join": "lookup_join",
+    "pre_aggregate": "pre_aggregate",
+    "progress": "progress",
+    "read": "reading",
+    "read_stream": "reading",
+    "register": "register",
+    "sink": "sink",
+    "to_buckets": "to_buckets",
+    "views": "views",
+    "write": "writing",
+    "write_stream": "sink",
+}
+
+__all__ = [
+    "changes",
+    "create_table",
+    "cut",
+    "lookup_join",
+    "pre_aggregate",
+    "progress",
+    "read",
+    "read_stream",
+    "register",
+    "sink",
+    "to_buckets",
+    "views",
+    "write",
+    "write_stream",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'penstock.spark' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"penstock.spark.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+class _Room(ModuleType):
+    """This room: some functions are named as their module, which importing it must not put in their place."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Room

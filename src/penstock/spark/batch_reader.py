@@ -1,0 +1,116 @@
+"""Batch reads: a task for each split, all tasks of an execution at one cut."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from penstock.client.bucket_scan import BucketScan
+from penstock.client.cut_pin import CutPin
+from penstock.client.link import Link
+from penstock.client.log_scan import LogScan
+from penstock.client.page_ahead import PageAhead
+from penstock.client.scan_request import ScanRequest, ScanSource
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import OpenScan
+from penstock.spark.links import link_for, planning_link
+from penstock.spark.read_cut import as_of_offsets, execution_cut
+from penstock.spark.read_request import ReadRequest
+from penstock.spark.spark_types import cast_batch
+from penstock.spark.splits import LaterSplit, Split, later_splits, plan_splits
+
+
+class BatchReader(DataSourceReader):
+    """Plans on the driver, reads in tasks. Pickled in between."""
+
+    def __init__(self, request: ReadRequest) -> None:
+        self._request = request
+        self._plan_id = uuid.uuid4().hex
+
+    def partitions(self) -> list[InputPartition]:
+        """Share the table out among tasks."""
+        request = self._request
+        link = planning_link(request.options)
+        split_rows = request.options.count("split_rows")
+        assert split_rows is not None, "it has a default"
+        if request.options.is_set("as_of"):
+            as_of_offsets(request.info, request.options.get("as_of") or "")
+        stats = link.retry.run(lambda: link.node.stats(request.info.table_id))
+        splits = plan_splits(stats.buckets, split_rows)
+        if request.info.partitioned:
+            known = {bucket.bucket.partition or "" for bucket in stats.buckets}
+            splits += later_splits(request.info.buckets, known)
+        return splits
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one split."""
+        assert isinstance(partition, Split | LaterSplit), "a plan is of this module's splits"
+        request = self._request
+        link = link_for(request.options)
+        cut = self._cut(link)
+        for bucket in partition.buckets(cut):
+            end = cut[bucket] if partition.end is None else min(partition.end, cut[bucket])
+            if partition.start < end:
+                for batch in scan_range(link, request, bucket, x=cut[bucket], start=partition.start, end=end):
+                    yield cast_batch(batch, request.target)
+
+    def _cut(self, link: Link) -> Mapping[TableBucket, int]:
+        as_of = self._request.options.get("as_of")
+        if as_of is not None:
+            return as_of_offsets(self._request.info, as_of)
+        return execution_cut(link, self._request.info, self._plan_id)
+
+
+def scan_range(
+    link: Link, request: ReadRequest, bucket: TableBucket, *, x: int, start: int, end: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a bucket that are visible at X, of the offsets [start, end); of a log table its changes.
+
+    Raises:
+        OffsetOutOfRangeError: X can no longer be read.
+        PartitionNotFoundError: the partition was dropped.
+    """
+    info = request.info
+    if not info.keyed:
+        yield from _log_rows(link, request, bucket, start, end)
+        return
+    call = OpenScan(
+        table_id=info.table_id,
+        schema_id=info.schema_id,
+        bucket=bucket,
+        columns=request.columns,
+        filter=request.filter,
+        as_of=x,
+        start=start,
+        end=end,
+    )
+    pin = CutPin.take(link, info.table_id, as_of={bucket: x}, buckets=(bucket,))
+    pages = PageAhead(BucketScan(link, call, pin).portions(), name=f"penstock-read-{info.path}")
+    try:
+        for batch, _ in pages:
+            if batch.num_rows:
+                yield batch
+    finally:
+        pages.close()
+        pin.release()
+
+
+def _log_rows(link: Link, request: ReadRequest, bucket: TableBucket, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    info = request.info
+    base = link.retry.run(lambda: link.node.offsets(info.table_id))[bucket].base
+    first = max(start, base)
+    if first >= end:
+        return
+    scan = ScanRequest(ScanSource.LOG, columns=request.columns, filter=request.filter)
+    pages = PageAhead(
+        LogScan(link, info, scan, bucket, start=first, end=end).portions(), name=f"penstock-read-{info.path}"
+    )
+    try:
+        for batch, _ in pages:
+            if batch.num_rows:
+                yield batch
+    finally:
+        pages.close()

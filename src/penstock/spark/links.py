@@ -1,0 +1,70 @@
+"""The way to the server, one for each process: a reused Python worker goes on with its connection.
+
+While the server is away calls are tried again, and every ten seconds a line says so: a job that waits
+in silence looks like one that hangs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import Final
+
+from penstock.client.link import Link
+from penstock.client.remote import RemoteNode
+from penstock.client.retry import Retry
+from penstock.spark.options import Options
+
+_log = logging.getLogger("penstock.spark")
+
+PLAN_RETRY_MS: Final = 30_000
+"""How long planning a batch read or write waits for the server: somebody is watching."""
+
+SAY_EVERY_SECONDS: Final = 10.0
+_NEW_WAIT_SECONDS: Final = 5.0
+_links: dict[tuple[object, ...], Link] = {}
+
+
+class _Waiting:
+    """Sleeps between tries, and says every ten seconds that it does."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._since = self._said = self._last = -_NEW_WAIT_SECONDS
+
+    def __call__(self, seconds: float) -> None:
+        now = time.monotonic()
+        if now - self._last > _NEW_WAIT_SECONDS:
+            self._since = self._said = now
+        elif now - self._said >= SAY_EVERY_SECONDS:
+            self._said = now
+            _log.warning("waiting for the server, trying again url=%s seconds=%d", self._url, now - self._since)
+        time.sleep(seconds)
+        self._last = time.monotonic()
+
+
+def link_for(options: Options) -> Link:
+    """Return this process's way to the server, for tasks and streams: it waits up to `retryTimeout`."""
+    retry_ms = options.duration_ms("retry_timeout")
+    assert retry_ms is not None, "it has a default"
+    return _link(options, retry_ms)
+
+
+def planning_link(options: Options) -> Link:
+    """Return this process's way to the server, for planning: it gives up after 30 seconds."""
+    retry_ms = options.duration_ms("retry_timeout")
+    assert retry_ms is not None, "it has a default"
+    return _link(options, min(PLAN_RETRY_MS, retry_ms))
+
+
+def _link(options: Options, retry_ms: int) -> Link:
+    url, token, tls = options.url, options.get("token"), options.tls
+    # A forked worker must not use its parent's connection.
+    key = (os.getpid(), url, token, tuple(sorted((tls or {}).items())), retry_ms)
+    link = _links.get(key)
+    if link is None or link.closed:
+        retry = Retry(deadline_ms=retry_ms, pause=_Waiting(url))
+        link = Link(RemoteNode(url, token=token, tls=tls), url, retry, distant=True)
+        _links[key] = link
+    return link

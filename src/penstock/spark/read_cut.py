@@ -1,0 +1,50 @@
+"""The cut at which a task reads: one for all tasks of an execution, whatever the plan was made for.
+
+Spark plans a relation once and runs the plan for as long as somebody holds it: a temp view, a cached
+DataFrame, the static side of a stream. A cut in the plan would be yesterday's. So a task asks the server
+for the cut under the name of its execution, and the first task to ask fixes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark import TaskContext
+
+from penstock.client.change_range import decode_position
+from penstock.client.link import Link
+from penstock.model.bucket import TableBucket
+from penstock.model.table import TableInfo
+
+CUT_TTL_MS: Final = 3_600_000
+"""How long a cut is kept after the last task asked for it."""
+
+
+def as_of_offsets(info: TableInfo, text: str) -> dict[TableBucket, int]:
+    """Return the cut that a user named, as `pks.cut` writes it.
+
+    Raises:
+        InvalidError: the text is no cut, or one of another table.
+    """
+    return decode_position(info, text).bucket_offsets(info.path)
+
+
+def execution_name(plan_id: str) -> str:
+    """Return the name of the execution that this task belongs to; the plan's where there is none."""
+    context = TaskContext.get()
+    execution = context.getLocalProperty("spark.sql.execution.root.id") if context is not None else None
+    if context is None or execution is None:
+        return f"spark-plan/{plan_id}"
+    return f"spark/{context.getLocalProperty('spark.app.id')}/{execution}"
+
+
+def execution_cut(link: Link, info: TableInfo, plan_id: str) -> Mapping[TableBucket, int]:
+    """Return the cut of the execution that this task belongs to.
+
+    Raises:
+        OffsetOutOfRangeError: it was fixed, but can no longer be read.
+        TableNotFoundError: the table was dropped.
+    """
+    name = execution_name(plan_id)
+    return link.retry.run(lambda: link.node.named_cut(info.table_id, name, CUT_TTL_MS)).offsets

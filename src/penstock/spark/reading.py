@@ -1,0 +1,139 @@
+"""Tables as DataFrames: the live rows, the changes of a while, the changes to come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.client.cut_pin import CutPin
+from penstock.client.scan_request import ScanSource
+from penstock.client.stream_position import StreamPosition
+from penstock.model.bucket import TableBucket
+from penstock.spark.links import planning_link
+from penstock.spark.options import Options
+from penstock.spark.register import register
+from penstock.spark.source import PenstockDataSource
+
+
+def read(
+    spark: SparkSession,
+    url: str | None,
+    table: str,
+    *,
+    columns: Iterable[str] | None = None,
+    filter: str | None = None,
+    as_of: str | Mapping[TableBucket, int] | None = None,
+    source: str = "live",
+    **options: Any,
+) -> DataFrame:
+    """Return a table as a DataFrame: every execution reads one consistent cut, the present one or `as_of`.
+
+    Raises:
+        InvalidError: an option is not understood.
+    """
+    given = {
+        "columns": None if columns is None else list(columns),
+        "filter": filter,
+        "as_of": _cut_text(as_of, url, table, options),
+        "source": source,
+    }
+    return _reader(spark, url, table, given | options).load()
+
+
+def changes(
+    spark: SparkSession,
+    url: str | None,
+    table: str,
+    *,
+    start: str | Mapping[TableBucket, int] | None = None,
+    end: str | Mapping[TableBucket, int] | None = None,
+    images: str = "full",
+    columns: Iterable[str] | None = None,
+    **options: Any,
+) -> DataFrame:
+    """Return the changes of a table from `start` up to `end`, or up to the present.
+
+    `start` and `end` are cuts, as `cut` returns them; `start` may also be "earliest" or a timestamp.
+
+    Raises:
+        InvalidError: an option is not understood.
+    """
+    given = {
+        "start": _cut_text(start, url, table, options),
+        "end": _cut_text(end, url, table, options),
+        "images": images,
+        "columns": None if columns is None else list(columns),
+        "source": ScanSource.LOG.value,
+    }
+    return _reader(spark, url, table, given | options).load()
+
+
+def read_stream(
+    spark: SparkSession,
+    url: str | None,
+    table: str,
+    *,
+    starting: str = "snapshot",
+    max_rows_per_trigger: int | None = None,
+    max_bytes_per_trigger: int | str | None = None,
+    images: str = "full",
+    fail_on_data_loss: bool = True,
+    retain: str | None = None,
+    columns: Iterable[str] | None = None,
+    **options: Any,
+) -> DataFrame:
+    """Return the changes of a table as a streaming DataFrame: by default its rows first, then what happens to them.
+
+    `starting` is "snapshot", "earliest", "latest", a cut as `cut` returns it, or a timestamp; a query
+    that has a checkpoint goes on there.
+
+    Raises:
+        InvalidError: an option is not understood.
+    """
+    given = {
+        "starting": starting,
+        "max_rows_per_trigger": max_rows_per_trigger,
+        "max_bytes_per_trigger": max_bytes_per_trigger,
+        "images": images,
+        "fail_on_data_loss": fail_on_data_loss,
+        "retain": retain,
+        "columns": None if columns is None else list(columns),
+        "source": ScanSource.LOG.value,
+    }
+    checked = Options({"url": url, "table": table} | given | options)
+    register(spark)
+    reader = spark.readStream.format(PenstockDataSource.name())
+    return reader.options(**(checked.for_spark() | {"url": checked.url})).load()
+
+
+def cut(url: str | None, table: str, **options: Any) -> str:
+    """Return the present cut of a table as JSON: for `as_of`, `start`, `end` and `starting`.
+
+    Raises:
+        TableNotFoundError: there is no such table.
+        UnavailableError: no server answers.
+    """
+    link = planning_link(Options({"url": url, "table": table} | options))
+    info = link.retry.run(lambda: link.node.table(table))
+    pin = CutPin.take(link, info.table_id)
+    pin.release()
+    return StreamPosition.of(info.table_id, pin.offsets, None).encode()
+
+
+def _reader(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any]) -> Any:
+    checked = Options({"url": url, "table": table} | dict(given))
+    register(spark)
+    return spark.read.format(PenstockDataSource.name()).options(**(checked.for_spark() | {"url": checked.url}))
+
+
+def _cut_text(
+    given: str | Mapping[TableBucket, int] | None, url: str | None, table: str, options: Mapping[str, Any]
+) -> str | None:
+    """Return a cut as text; offsets by bucket, as `table.cut()` returns them, are written as `cut` does."""
+    if given is None or isinstance(given, str):
+        return given
+    link = planning_link(Options({"url": url, "table": table} | dict(options)))
+    info = link.retry.run(lambda: link.node.table(table))
+    return StreamPosition.of(info.table_id, given, None).encode()

@@ -1,0 +1,77 @@
+"""The data source `penstock`: what Spark asks for, and who answers.
+
+Filters and columns come as options or by `.schema(...)`, never through Spark's `pushFilters`: there one
+mutable state serves every scan of a relation, and a second query would read under the filter of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from penstock.spark.links import planning_link
+from penstock.spark.options import Options
+from penstock.spark.read_request import ReadRequest, offered, source_of
+from penstock.spark.spark_types import spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+
+class PenstockDataSource(DataSource):
+    """Tables of a Penstock server."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._checked = _with_url(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "penstock"
+
+    def schema(self) -> StructType:
+        """Return the table's columns; of its log, with what a change adds."""
+        link = planning_link(self._checked)
+        info = link.retry.run(lambda: link.node.table(self._checked.table))
+        return spark_schema(offered(info, source_of(self._checked), self._checked.names("columns")))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return who plans and reads a batch."""
+        # Here, not above: every use of the source pays for its imports, in a fresh process each time.
+        from penstock.spark.batch_reader import BatchReader  # noqa: PLC0415
+
+        return BatchReader(ReadRequest.of(self._checked, planning_link(self._checked), schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return who plans and reads micro-batches."""
+        from penstock.spark.stream_reader import StreamReader  # noqa: PLC0415
+
+        return StreamReader(self._checked, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return who writes a batch."""
+        from penstock.spark.batch_writer import BatchWriter  # noqa: PLC0415
+
+        return BatchWriter(self._checked, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """Return who writes micro-batches."""
+        from penstock.spark.stream_writer import StreamWriter  # noqa: PLC0415
+
+        return StreamWriter(self._checked, schema, overwrite)
+
+
+def _with_url(given: Mapping[str, Any]) -> Options:
+    """Return the options with the server's url: executors do not have the driver's environment."""
+    options = Options(given)
+    return Options(options.for_spark() | {"url": options.url})

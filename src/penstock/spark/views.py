@@ -1,0 +1,26 @@
+"""A database's tables as temporary views, for SQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from penstock.spark.links import planning_link
+from penstock.spark.options import Options
+from penstock.spark.reading import read
+
+
+def views(spark: SparkSession, url: str | None, database: str, **options: Any) -> list[str]:
+    """Create a temporary view for each table of a database, under the table's name; return the names.
+
+    Every query over a view reads the present; the tables of one query are each read at one cut.
+
+    Raises:
+        DatabaseNotFoundError: there is no such database.
+    """
+    link = planning_link(Options({"url": url} | options))
+    names = link.retry.run(lambda: link.node.list_tables(database))
+    for name in names:
+        read(spark, url, f"{database}.{name}", **options).createOrReplaceTempView(name)
+    return names
