@@ -262,7 +262,7 @@ def test_what_is_not_leasable_is_refused(connection: penstock.Connection, table:
     with pytest.raises(InvalidError, match=r"a lease takes t\.latest_snapshots"):
         connection.acquire_lease("x", [7])  # type: ignore[list-item]
     with pytest.raises(InvalidError, match="named by its TableBucket and number"):
-        connection.acquire_lease("x", {0: 7})  # type: ignore[dict-item]
+        connection.acquire_lease("x", {0: 7})  # type: ignore[arg-type]
     with pytest.raises(InvalidError, match="printable"):
         connection.acquire_lease("", table.latest_snapshots)
     with pytest.raises(InvalidError, match="longer than nothing"):

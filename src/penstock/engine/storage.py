@@ -51,13 +51,19 @@ class Storage:
         """Remove the files and index entries of a dropped table."""
         for bucket in buckets:
             self.index.drop(bucket)
-        self.disk.remove_tree(f"{TABLES}/{table_id}")
+        self._remove_durably(TABLES, table_id)
 
     def remove_partition(self, table_id: int, partition_id: int, buckets: int) -> None:
         """Remove the files and index entries of a dropped partition."""
         for bucket in range(buckets):
             self.index.drop(BucketId(table_id, partition_id, bucket))
-        self.disk.remove_tree(f"{TABLES}/{table_id}/{partition_id}")
+        self._remove_durably(f"{TABLES}/{table_id}", partition_id)
+
+    def _remove_durably(self, directory: str, name: int) -> None:
+        # The catalog forgets it next: after that nobody would remove what a power loss brought back.
+        self.disk.remove_tree(f"{directory}/{name}")
+        if self.disk.exists(directory):
+            self.disk.sync_directory(directory)
 
     def close(self) -> None:
         """Flush and close the index, and let go of files; idempotent."""
