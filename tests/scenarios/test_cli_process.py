@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -18,6 +19,18 @@ from penstock.server.tokens import hash_token
 
 PENSTOCK = (sys.executable, "-c", "from penstock.cli.main import main; main()")
 SECONDS_MAX = 60
+
+
+STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    """End what a failing test left behind."""
+    yield
+    while STARTED:
+        with STARTED.pop() as process:
+            process.kill()
 
 
 def run(*words: str, url: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -31,7 +44,10 @@ def run(*words: str, url: str = "", **environment: str) -> subprocess.CompletedP
 def start(*words: str, url: str = "") -> subprocess.Popen[str]:
     """Start a command whose output is read while it runs."""
     known = os.environ | {"PENSTOCK_URL": url}
-    return subprocess.Popen([*PENSTOCK, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=known)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([*PENSTOCK, *words], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=known)
+    STARTED.append(process)
+    return process
 
 
 def serve(data: Path, *words: str) -> tuple[subprocess.Popen[str], str, str]:
@@ -113,13 +129,7 @@ def test_interrupt_ends_a_tail_cleanly(data: Path) -> None:
 def test_line_that_is_piped_is_written_while_the_pipe_is_open(data: Path) -> None:
     process, url, _ = serve(data)
     with penstock.connect(url) as connection, connection.table("numbers").changes(penstock.LATEST, follow=True) as seen:
-        put = subprocess.Popen(
-            [*PENSTOCK, "put", "numbers", "-", "--format", "ndjson"],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PENSTOCK_URL": url},
-        )
+        put = start("put", "numbers", "-", "--format", "ndjson", url=url)
         assert put.stdin is not None
         put.stdin.write('{"id": -1, "text": "early"}\n')
         put.stdin.flush()
