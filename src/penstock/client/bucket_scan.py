@@ -101,9 +101,9 @@ class BucketScan:
         try:
             return self._link.node.open_scanner(replace(self._call, cut_id=self._pin.cut_id))
         except UnknownOrExpiredScannerError:
-            # The cut was idle for longer than it is kept.
+            # The cut was idle for longer than it is kept. At once, not after a pause that it would idle through again.
             self._pin.renew()
-            raise
+            return self._link.node.open_scanner(replace(self._call, cut_id=self._pin.cut_id))
 
     def _close(self) -> None:
         if self._scanner_id is None or self._link.closed:

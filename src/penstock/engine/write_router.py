@@ -121,7 +121,7 @@ class WriteRouter:
         columns: tuple[int, ...] | None = None
         if named is not None:
             columns = tuple(known.column(name).id for name in named)
-        elif len(known.columns) < len(self._info.schema.columns) and self._takes_partial() and deletes is None:
+        elif len(known.columns) < len(self._info.schema.columns) and self._takes_partial():
             # The handle is older than a column: the column keeps its values.
             columns = tuple(column.id for column in known.value_columns)
         return _Rows(stored, deletes, columns, mode=AggMode.parse(call.agg_mode), retracts=retracts)

@@ -1,4 +1,7 @@
-"""The rule `versioned`: a row with a greater or equal version wins; a null version loses to any row."""
+"""The rule `versioned`: a row with a greater or equal version wins; a null version loses to any row.
+
+A writer may not know the newest columns: these keep the values of the row that is replaced.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,22 @@ class Versioned:
         """Return the rows to store."""
         assert request.deletes is None
         there = groups.live >= 0
-        version_field = schema.field(self._name)
-        old = fetch(groups.live[there], pa.schema([version_field])).column(0)
+        unknown = [field for field in schema if field.name not in request.rows.schema.names]
+        old = fetch(groups.live[there], pa.schema([schema.field(self._name), *unknown]))
         incoming = request.rows.column(self._name)
-        ranks = _ranks(pa.concat_arrays([incoming, old]))
+        ranks = _ranks(pa.concat_arrays([incoming, old.column(0)]))
         rank, old_rank = ranks[: len(incoming)], np.full(groups.count, -1, np.int64)
         old_rank[there] = ranks[len(incoming) :]
         best = _best_before(rank[groups.order], old_rank, groups, bound=len(ranks) + 2)
         accept = np.empty(len(rank), np.bool_)
         accept[groups.order] = rank[groups.order] >= np.maximum(best, 0)
         accept |= ~live_before(groups, None)
-        return Merged(complete(request.rows, schema), groups, accept=accept)
+        rows = request.rows
+        if unknown:
+            replaced = pa.array(np.cumsum(there) - 1, mask=~there).take(pa.array(groups.group_of_row))
+            for field in unknown:
+                rows = rows.append_column(field, old.column(field.name).take(replaced))
+        return Merged(complete(rows, schema), groups, accept=accept)
 
 
 def _ranks(versions: pa.Array) -> npt.NDArray[np.int64]:
