@@ -216,8 +216,8 @@ class LeaseLife:
                 if leased.snapshot.id is not None:
                     with StoredSnapshot(self.disk, leased.snapshot.path) as stored:
                         assert as_rows(stored.to_arrow()) == expected
-        for info in self.tables.values():
-            assert self.scanned(info, self.visible(info), None) == self.present[info.table_id]
+        for table in self.tables.values():
+            assert self.scanned(table, self.visible(table), None) == self.present[table.table_id]
 
     def finish(self) -> None:
         """Give everything back and let the node do what is due: only the present and what is retained is left."""

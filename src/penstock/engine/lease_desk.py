@@ -184,16 +184,16 @@ class LeaseDesk:
         )
 
     def _bytes(self, lease: Lease) -> int:
-        total = 0
+        total, dropped = 0, set(self._catalog.dropped())
         for bucket in lease.holds:
             tablet = self._claims.tablet(bucket)
             if tablet is None:
                 continue
             table = self._tables.holding(bucket)
-            if table.committer.tablets.get(bucket) is tablet and tablet.failure is None:
+            if bucket.table_id not in dropped and table.left.tablet(bucket) is None:
                 total += tablet.snapshots.kept_bytes(lease.holder, self._snapshots.retained(table))
             elif len(self._holds.of(bucket)) == 1:
-                # Dropped: all of it is there for this lease.
+                # All of it is there for this lease.
                 total += tablet.files.size_bytes()
         return total
 
