@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeVar
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
 from penstock.engine.write_group import QueuedWrite, WriteGroup
-from penstock.errors import BucketFailedError, DiskFullError, PenstockError, UnavailableError
+from penstock.errors import BucketFailedError, DiskFullError, InternalError, PenstockError, UnavailableError
 from penstock.model.bucket import BucketId
 from penstock.model.calls import WriteCall
 from penstock.model.facts import NO_ID
@@ -166,7 +166,7 @@ class Committer:
     def _work(self) -> None:
         while (work := self._next()) is not None:
             if isinstance(work, list):
-                self._commit(work)
+                self._commit_or_fail(work)
             else:
                 self._step(*work)
             del work  # an idle committer must not keep alive what a step held: files wait for their last reader
@@ -219,6 +219,19 @@ class Committer:
         self._commit_group(writes)
         for write in writes:
             write.done.result()
+
+    def _commit_or_fail(self, calls: list[QueuedWrite]) -> None:
+        """Commit; a bug on the way fails the buckets concerned and says so to every caller that waits."""
+        try:
+            self._commit(calls)
+        except BaseException as error:  # noqa: BLE001 - handed to the callers, who wait for it
+            for bucket in {bucket for call in calls for bucket in call.parts if bucket in self._tablets}:
+                self._tablets[bucket].failure = error
+            for call in calls:
+                if not call.done.done():
+                    broken = InternalError("the commit failed in a way it must not; reopen the bucket and report it")
+                    broken.__cause__ = error
+                    call.done.set_exception(broken)
 
     def _commit(self, calls: list[QueuedWrite]) -> None:
         if self.guard is None:
