@@ -40,9 +40,9 @@ class LiveOwner:
         return self.keeps and now_ms < self.expires_ms
 
     def touch(self, now_ms: int) -> None:
-        """Take a sign of life."""
+        """Take a sign of life; it never shortens the time that remains, as after a restart."""
         self.seen_ms = now_ms
-        self.expires_ms = now_ms + self.record.ttl_ms
+        self.expires_ms = max(self.expires_ms, now_ms + self.record.ttl_ms)
 
     def shares(self, columns: Columns) -> bool:
         """Tell whether any of these columns is among its own."""

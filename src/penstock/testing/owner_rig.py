@@ -176,6 +176,11 @@ class OwnerRig:
                 found += [{name: row[id] for id, name in columns} for row in block.batch.to_pylist()]
         return sorted(found, key=lambda row: tuple((value is None, value) for value in row.values()))
 
+    def add_column(self, name: str) -> None:
+        """Add a bigint column."""
+        catalog = Catalog(self.metadata, self.clock)
+        self.table.set_info(catalog.add_column(self._table_id, name, pa.int64(), None))
+
     def pins(self) -> list[str]:
         """Return the names of all pins."""
         return sorted(name for tablet in self.table.committer.tablets.values() for name in tablet.pins.snapshot())

@@ -1,0 +1,232 @@
+"""Staged rows: durable, invisible, then there all at once and once only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock.errors import (
+    ConflictError,
+    CorruptionError,
+    FencedError,
+    InvalidError,
+    LockedError,
+    PenstockError,
+    UnsupportedError,
+)
+from penstock.model.calls import Operation
+from penstock.testing.fault_gate import SimulatedCrash
+from penstock.testing.owner_rig import MetadataCrashError, OwnerRig, attempt_id
+
+FIRST, SECOND = attempt_id(1), attempt_id(2)
+SUMS = "k BIGINT, a BIGINT SUM, PRIMARY KEY (k)"
+
+
+@pytest.fixture
+def rig() -> Iterator[OwnerRig]:
+    rig = OwnerRig(SUMS, merge_engine="aggregate", buckets=3)
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def log_rig() -> Iterator[OwnerRig]:
+    rig = OwnerRig("k BIGINT, a BIGINT", buckets=3)
+    yield rig
+    rig.close()
+
+
+def rows(*keys: int) -> list[dict[str, Any]]:
+    return [{"k": k, "a": 1} for k in keys]
+
+
+def staged_files(rig: OwnerRig) -> list[str]:
+    return [path for path in rig.disk.paths() if "/staged/" in path]
+
+
+def test_staged_rows_appear_at_commit(rig: OwnerRig) -> None:
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage(rows(1, 2), task, FIRST)
+    rig.stage(rows(3), task, FIRST)
+    assert rig.rows() == []
+
+    rig.owners.commit(owner, 1, {FIRST: 3})
+    rig.owners.commit(owner, 1, {FIRST: 3})
+
+    assert rig.rows() == rows(1, 2, 3)
+    assert staged_files(rig) == []
+
+
+def test_log_tables_take_staged_rows_and_refuse_to_undo(log_rig: OwnerRig) -> None:
+    owner = log_rig.acquire("job")
+    task = log_rig.begin(owner, 1)
+
+    with pytest.raises(UnsupportedError, match="stage them"):
+        log_rig.write(rows(1), owner=task)
+    log_rig.write(rows(9), owner=task.at(fence=task.fence, epoch=-1))
+    log_rig.stage(rows(1, 2), task, FIRST)
+    log_rig.owners.commit(owner, 1, {FIRST: 2})
+
+    assert log_rig.rows() == rows(1, 2, 9)
+
+
+def test_only_the_accepted_attempts_are_applied(rig: OwnerRig) -> None:
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage(rows(1, 2), task, FIRST)
+    rig.stage(rows(1, 2), task, SECOND)
+
+    rig.owners.commit(owner, 1, {SECOND: 2})
+
+    assert rig.rows() == rows(1, 2)
+    assert staged_files(rig) == []
+
+
+def test_undone_and_older_epochs_leave_nothing_staged(rig: OwnerRig) -> None:
+    owner = rig.acquire("job")
+    rig.stage(rows(1), rig.begin(owner, 1), FIRST)
+    task = rig.begin(owner, 2)
+    assert staged_files(rig) == []
+    rig.stage(rows(2), task, FIRST)
+
+    rig.owners.undo(owner)
+
+    assert staged_files(rig) == []
+    assert rig.rows() == []
+
+
+def test_staged_rows_must_be_named_and_whole(rig: OwnerRig) -> None:
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage(rows(1, 2), task, FIRST)
+
+    with pytest.raises(ConflictError, match="name the attempts"):
+        rig.owners.commit(owner, 1, None)
+    with pytest.raises(ConflictError, match="rows=2 named=3"):
+        rig.owners.commit(owner, 1, {FIRST: 3})
+    with pytest.raises(ConflictError, match="missing"):
+        rig.owners.commit(owner, 1, {FIRST: None, SECOND: None})
+    assert rig.rows() == []
+
+    rig.owners.commit(owner, 1, {FIRST: None})
+    assert rig.rows() == rows(1, 2)
+
+
+def test_damaged_staged_rows_fail_the_commit_and_apply_nothing(rig: OwnerRig) -> None:
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage(rows(1), task, FIRST)
+    rig.stage(rows(2), task, FIRST)
+    rig.disk.flip_bit(staged_files(rig)[1], 60, 1)
+
+    with pytest.raises(CorruptionError):
+        rig.owners.commit(owner, 1, {FIRST: 2})
+
+    assert rig.rows() == []
+    assert rig.owners.infos()[0].committed_epoch == -1
+    rig.owners.begin(owner, 1)
+
+
+def test_staged_rows_survive_a_power_loss(rig: OwnerRig) -> None:
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage(rows(1, 2), task, FIRST)
+
+    rig.crash(3, power_loss=True)
+
+    rig.owners.commit(owner, 1, {FIRST: 2})
+    assert rig.rows() == rows(1, 2)
+
+
+def test_retried_stage_counts_once(rig: OwnerRig) -> None:
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    for _ in range(2):
+        rig.stage(rows(1), task, FIRST, writer_id=attempt_id(7), sequence=0)
+
+    rig.owners.commit(owner, 1, {FIRST: 1})
+
+    assert rig.rows() == rows(1)
+
+
+def test_fenced_token_stages_nothing(rig: OwnerRig) -> None:
+    owner = rig.acquire("job")
+    old = rig.begin(owner, 1)
+    rig.begin(owner, 1)
+
+    with pytest.raises(FencedError):
+        rig.stage(rows(1), old, FIRST)
+    with pytest.raises(InvalidError, match="belong to an epoch"):
+        rig.stage(rows(1), owner, FIRST)
+    assert staged_files(rig) == []
+
+
+def test_staging_respects_locks() -> None:
+    rig = OwnerRig("k BIGINT, a BIGINT SUM, b BIGINT SUM, PRIMARY KEY (k)", merge_engine="aggregate")
+    rig.acquire("other", "b")
+    task = rig.begin(rig.acquire("job", "a"), 1)
+
+    with pytest.raises(LockedError):
+        rig.stage([{"k": 1, "a": 1, "b": 1}], task, FIRST)
+    rig.close()
+
+
+def test_deletes_may_be_staged() -> None:
+    rig = OwnerRig("k BIGINT, a BIGINT, PRIMARY KEY (k)")
+    rig.write(rows(1, 2))
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage([{"k": 1}], task, FIRST, operation=Operation.DELETE)
+
+    rig.owners.commit(owner, 1, {FIRST: 1})
+
+    assert rig.rows() == rows(2)
+    rig.close()
+
+
+@pytest.mark.parametrize("table", ["sums", "log"])
+@pytest.mark.parametrize("power_loss", [False, True])
+@pytest.mark.parametrize("operation", range(10))
+def test_commit_that_was_cut_short_is_all_or_nothing(table: str, power_loss: bool, operation: int) -> None:
+    options = {"merge_engine": "aggregate"} if table == "sums" else {}
+    rig = OwnerRig(SUMS if table == "sums" else "k BIGINT, a BIGINT", buckets=3, **options)
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage(rows(*range(10)), task, FIRST)
+    rig.stage(rows(*range(10, 20)), task, FIRST)
+    rig.stage(rows(*range(100, 110)), task, SECOND)
+    rig.disk.crash_at(rig.disk.operations + operation, done=0.5)
+
+    try:
+        rig.owners.commit(owner, 1, {FIRST: 20})
+    except (SimulatedCrash, OSError, PenstockError) as error:
+        print(f"cut short by {error!r}")
+    rig.crash(operation, power_loss=power_loss)
+
+    committed = rig.owners.infos()[0].committed_epoch == 1
+    assert rig.rows() == (rows(*range(20)) if committed else [])
+    rig.owners.commit(owner, 1, {FIRST: 20})
+    assert rig.rows() == rows(*range(20))
+    rig.crash(operation, power_loss=power_loss)
+    assert rig.rows() == rows(*range(20))
+    rig.close()
+
+
+@pytest.mark.parametrize("commits", [0, 1])
+@pytest.mark.parametrize("applies", [False, True])
+def test_decision_is_one_metadata_write(rig: OwnerRig, commits: int, applies: bool) -> None:
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage(rows(1, 2, 3), task, FIRST)
+    rig.metadata.crash_in(commits, applies=applies)
+
+    with pytest.raises(MetadataCrashError):
+        rig.owners.commit(owner, 1, {FIRST: 3})
+    rig.crash(0, power_loss=True)
+
+    decided = commits > 0 or applies
+    assert rig.rows() == (rows(1, 2, 3) if decided else [])
+    assert rig.owners.infos()[0].committed_epoch == (1 if decided else -1)
