@@ -22,9 +22,6 @@ from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.tablet_rig import TabletRig
 from penstock.testing.tablet_writes import RandomWrites
 
-# What the dead process would have removed when its last view went, it tries to remove on a disk that is gone.
-pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored:pytest.PytestUnraisableExceptionWarning")
-
 SHARDS = 8
 
 

@@ -26,8 +26,6 @@ from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.tablet_rig import SMALL, TabletRig
 from penstock.testing.tablet_writes import RandomWrites, TabletWrite
 
-pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored:pytest.PytestUnraisableExceptionWarning")
-
 SHARDS = 4
 ROW = {"0": 1, "1": "a", "2": 1}
 
@@ -165,6 +163,28 @@ def test_full_disk_refuses_writes_and_takes_them_again_when_there_is_room() -> N
     bucket.disk.capacity_bytes = None
     bucket.run()
     rig.check(Random(0))
+
+
+@pytest.mark.parametrize("kind", ["data", "ends", "manifest"])
+def test_background_step_without_room_leaves_no_file_behind(kind: str) -> None:
+    for turn in range(3):
+        bucket = Bucket(FaultyDisk())
+        for step in bucket.steps():
+            skipped = turn
+            path = f"/{kind}-"
+
+            def matches(operation: Operation, path: str = path) -> bool:
+                nonlocal skipped
+                if operation.kind == "append" and path in operation.path:
+                    skipped -= 1
+                return skipped < 0
+
+            bucket.disk.fail_when(matches, errno.ENOSPC, done=0.5, times=1)
+            with suppress(OSError):
+                step()
+            bucket.disk.clear_faults()
+            bucket.rig.check_files()
+        bucket.rig.check(Random(turn))
 
 
 def test_group_refused_at_its_second_batch_leaves_nothing_and_the_next_goes_on() -> None:

@@ -27,8 +27,6 @@ from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.tablet_rig import TabletRig
 from penstock.testing.tablet_writes import RandomWrites, TabletWrite
 
-pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored:pytest.PytestUnraisableExceptionWarning")
-
 Site = str
 
 SITES: list[Site] = [
@@ -69,7 +67,8 @@ def site_of(operation: Operation) -> Site:
     frame = sys._getframe(1)
     while frame.f_back is not None and len(names) < 2:
         code = frame.f_code
-        if "/penstock/" in code.co_filename and "/penstock/testing/" not in code.co_filename:
+        inside = "/penstock/" in code.co_filename and "/penstock/testing/" not in code.co_filename
+        if inside and code.co_qualname != "BucketFiles._write":
             names.append(code.co_qualname)
         frame = frame.f_back
     return f"{operation.kind} in {' of '.join(names)}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -43,6 +44,7 @@ class BucketFiles:
         self._pool = pool
         self._cache = cache
         self._made = False
+        self._retired: deque[str] = deque()
         numbers = [int(name[-_DIGITS:]) for name in disk.list(self.directory) if name[-_DIGITS:].isdigit()]
         self._numbers = itertools.count(max(numbers, default=0) + 1)
 
@@ -99,7 +101,7 @@ class BucketFiles:
         """
         self.make_directory()
         older = self.names("manifest")
-        write_atomically(self.disk, self.path(f"manifest-{manifest.number:0{_DIGITS}d}"), encode_manifest(manifest))
+        self._write(f"manifest-{manifest.number:0{_DIGITS}d}", encode_manifest(manifest))
         self.remove(older)
 
     def new_manifest_number(self) -> int:
@@ -124,7 +126,7 @@ class BucketFiles:
     def write_ends(self, ends: npt.NDArray[np.int64]) -> str:
         """Write the ends of a data file to a new file; return its name. Durable when this returns."""
         name = self.new_name("ends")
-        write_atomically(self.disk, self.path(name), encode_ends(ends))
+        self._write(name, encode_ends(ends))
         return name
 
     def read_ends(self, name: str, rows: int) -> npt.NDArray[np.int64]:
@@ -135,19 +137,34 @@ class BucketFiles:
     def remove(self, names: Sequence[str]) -> None:
         """Remove files that no manifest names any more; what cannot be removed goes at the next open."""
         for name in names:
+            path = self.path(name)
+            self._pool.drop(path)
+            self._cache.drop(path)
             if not self.kept.defer(name):
                 with contextlib.suppress(OSError):
-                    self.disk.remove(self.path(name))
+                    self.disk.remove(path)
 
     def remove_durably(self, name: str) -> None:
         """Remove a file that must not come back after a power loss."""
         self.disk.remove(self.path(name))
         self.disk.sync_directory(self.directory)
 
+    def discard(self, names: Sequence[str]) -> None:
+        """Remove new files after the step that wrote them failed, unless a manifest came to name them after all."""
+        with contextlib.suppress(OSError, CorruptionError):
+            manifest = self.newest_manifest()
+            named = manifest.file_names() if manifest is not None else set()
+            self.remove([name for name in names if name not in named])
+
     def retire(self, file: DataFile) -> None:
-        """Remove a data file when the last view that holds it is gone."""
-        gone = weakref.finalize(file, _remove, self.disk, self._pool, self._cache, self.kept, file.path)
-        gone.atexit = False
+        """Let a data file go at the first `sweep` after the last view that holds it is gone."""
+        # Python may collect a view anywhere, also where a lock of the pool is held: nothing more is done there.
+        weakref.finalize(file, self._retired.append, file.path.rpartition("/")[2]).atexit = False
+
+    def sweep(self) -> None:
+        """Remove the retired files that no view holds any more."""
+        while self._retired:
+            self.remove([self._retired.popleft()])
 
     def remove_rubbish(self, manifest: Manifest | None) -> None:
         """Remove what an interrupted step left behind."""
@@ -157,11 +174,10 @@ class BucketFiles:
         rubbish += [name for name in self.disk.list(self.directory) if name.endswith(".tmp")]
         self.remove(rubbish)
 
-
-def _remove(disk: Disk, pool: FilePool, cache: ChunkCache, kept: KeptFiles, path: str) -> None:
-    pool.drop(path)
-    cache.drop(path)
-    if kept.defer(path.rpartition("/")[2]):
-        return
-    with contextlib.suppress(OSError):
-        disk.remove(path)
+    def _write(self, name: str, data: bytes) -> None:
+        try:
+            write_atomically(self.disk, self.path(name), data)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.disk.remove(self.path(name) + ".tmp")
+            raise

@@ -30,11 +30,22 @@ def checkpoint(tablet: Tablet, flush_index: Callable[[], None]) -> int:
     flush_index()
     runs = {file_name(run): run for span in tablet.state.sealed for run in span.runs}
     before = tablet.state.entries
-    entries = {name: _save(tablet, entry, runs[name], offset) for name, entry in before.items()}
-    tablet.exclusively(lambda: _publish(tablet, entries, offset))
-    kept = {entry.ends for entry in entries.values()}
-    tablet.files.remove([entry.ends for entry in before.values() if entry.ends is not None and entry.ends not in kept])
+    entries: dict[str, FileEntry] = {}
+    try:
+        for name, entry in before.items():
+            entries[name] = _save(tablet, entry, runs[name], offset)
+        tablet.exclusively(lambda: _publish(tablet, entries, offset))
+    except OSError:
+        tablet.files.discard(_ends_of(entries, but=before))
+        raise
+    tablet.files.remove(_ends_of(before, but=entries))
+    tablet.files.sweep()
     return offset
+
+
+def _ends_of(entries: dict[str, FileEntry], *, but: dict[str, FileEntry]) -> list[str]:
+    others = {entry.ends for entry in but.values()}
+    return [entry.ends for entry in entries.values() if entry.ends is not None and entry.ends not in others]
 
 
 def _take(tablet: Tablet) -> int:

@@ -93,11 +93,22 @@ def compact(tablet: Tablet, target: int) -> bool:
     Raises:
         OSError: as the disk gave it; old files stay and the bucket is whole.
     """
+    written: list[str] = []
+    try:
+        done = _compact(tablet, target, written)
+    except OSError:
+        tablet.files.discard(written)
+        raise
+    tablet.files.sweep()
+    return done
+
+
+def _compact(tablet: Tablet, target: int, written: list[str]) -> bool:
     base = tablet.pins.advance(min(target, tablet.state.checkpoint))
     advanced = base > tablet.state.base
     if advanced:
         tablet.exclusively(lambda: _publish_base(tablet, base))
-    replacements = [_rewrite(tablet, group, base) for group in _groups(tablet, base)]
+    replacements = [_rewrite(tablet, group, base, written) for group in _groups(tablet, base)]
     if not replacements and tablet.state.complete_from == _complete_from(tablet, base):
         return advanced
     tablet.exclusively(lambda: _swap(tablet, replacements, base))
@@ -171,7 +182,7 @@ def _splits(tablet: Tablet, span: Span) -> bool:
     )
 
 
-def _rewrite(tablet: Tablet, group: tuple[Span, ...], base: int) -> Replacement:
+def _rewrite(tablet: Tablet, group: tuple[Span, ...], base: int, written: list[str]) -> Replacement:
     as_of, schema = tablet.exclusively(lambda: (tablet.state.visible, tablet.schema))
     live: list[Chosen] = []
     history: list[Chosen] = []
@@ -189,8 +200,13 @@ def _rewrite(tablet: Tablet, group: tuple[Span, ...], base: int) -> Replacement:
         lives = ends == OFFSET_MAX
         live.append(Chosen(run, np.flatnonzero(lives)))
         history.append(Chosen(run, np.flatnonzero(kept & ~lives)))
-    rewritten = [_write(tablet, schema, group, sources, base=base, as_of=as_of) for sources in (live, history)]
-    return Replacement(group, tuple(file for file in rewritten if file is not None))
+    rewritten = []
+    for sources in (live, history):
+        file = _write(tablet, schema, group, sources, base=base, as_of=as_of)
+        if file is not None:
+            rewritten.append(file)
+            written += [name for name in (file.entry.name, file.entry.ends) if name is not None]
+    return Replacement(group, tuple(rewritten))
 
 
 def _write(
@@ -218,8 +234,12 @@ def _write(
     )
     order = _order_of(sources)
     saved = Ends(_ends_of(sources, order)).before(as_of, rows)
-    entry = FileEntry(name, None if saved is None else tablet.files.write_ends(saved), as_of)
-    return Rewritten(tablet.files.open_data(name), entry, tuple(sources), order)
+    try:
+        entry = FileEntry(name, None if saved is None else tablet.files.write_ends(saved), as_of)
+        return Rewritten(tablet.files.open_data(name), entry, tuple(sources), order)
+    except OSError:
+        tablet.files.discard([name])
+        raise
 
 
 def _kept(group: tuple[Span, ...], base: int) -> list[Span]:

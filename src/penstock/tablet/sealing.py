@@ -27,6 +27,7 @@ def seal(tablet: Tablet, *, active_too: bool = False) -> int:
     rows = 0
     while tablet.state.closed:
         rows += _seal_oldest(tablet, tablet.state.closed[0])
+    tablet.files.sweep()
     return rows
 
 
@@ -50,10 +51,13 @@ def _seal_oldest(tablet: Tablet, closed: ClosedTail) -> int:
         directory=old.directory,
         settings=tablet.files.settings,
     )
-    file = tablet.files.open_data(name)
-    span = Span(old.start, old.end, (Run(file, closed.run.ends),))
     entry = FileEntry(name, None, ends_as_of=old.start)
-    tablet.exclusively(lambda: _swap(tablet, closed, span, entry))
+    try:
+        span = Span(old.start, old.end, (Run(tablet.files.open_data(name), closed.run.ends),))
+        tablet.exclusively(lambda: _swap(tablet, closed, span, entry))
+    except OSError:
+        tablet.files.discard([name])
+        raise
     return old.rows
 
 

@@ -188,13 +188,17 @@ class TabletRig:
 
     def check_compacted(self) -> None:
         """Check that the sealed rows are those that someone can still see, and the files those that hold them (I-5)."""
+        self.check_files()
         base, sealed = self.tablet.view.base, self.tablet.log_start
         ends = self.oracle.ends()
         kept = sum(1 for at in range(sealed) if at >= base or ends[at] >= base)
         assert sum(run.rows.rows for span in self.tablet.state.sealed for run in span.runs) == kept
+
+    def check_files(self) -> None:
+        """Check that no file is there that the bucket does not need; whoever holds an older view holds its files."""
         named = {name for entry in self.tablet.state.entries.values() for name in (entry.name, entry.ends) if name}
         listed = self.disk.list(BUCKET.directory())
-        assert {name for name in listed if name.startswith(("data", "ends"))} == named
+        assert {name for name in listed if name.startswith(("data", "ends")) or name.endswith(".tmp")} == named
 
     def _open(self) -> None:
         files = BucketFiles(self.disk, BUCKET, FilePool(self.disk, 8), ChunkCache(1 << 16), LogSettings(block_rows=7))
