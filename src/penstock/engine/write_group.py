@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from penstock.tablet.merge_rule import Request
 from penstock.tablet.plan import Plan
 from penstock.tablet.planner import Planned, Planner
 from penstock.tablet.tablet import Entry, Tablet
+from penstock.tablet.tablet_schema import TabletSchema
 
 Ranges = dict[BucketId, tuple[int, int]]
 """Where the changes of a call are, half-open, per bucket."""
@@ -97,8 +98,11 @@ class WriteGroup:
                 if bucket in before:
                     planner.planned = before[bucket]
             self._planners = {bucket: self._planners[bucket] for bucket in before}
-            for call in calls:
-                call.done.set_exception(error)
+            if len(calls) == 1:
+                calls[0].done.set_exception(error)
+            for call in calls if len(calls) > 1 else ():
+                call.ranges.clear()
+                self.add([call])
             return
         for bucket, entries in new_entries.items():
             if entries:
@@ -121,7 +125,7 @@ class WriteGroup:
         planner = self._planners.get(bucket)
         if planner is None:
             planner = self._planners[bucket] = tablet.planner()
-        plan = planner.plan(_joined([call.parts[bucket] for call in fresh]))
+        plan = planner.plan(_of_schema(_joined([call.parts[bucket] for call in fresh]), tablet.schema))
         if fresh[0].shape is None:
             fresh[0].ignored = plan.ignored + (fresh[0].ignored or 0)
         return self._entries(tablet, bucket, fresh, plan)
@@ -156,6 +160,15 @@ class WriteGroup:
             )
             entries.append((facts, plan.batch.slice(start, end - start) if end > start else None))
         return entries
+
+
+def _of_schema(request: Request, schema: TabletSchema) -> Request:
+    """Return the request for a schema that may have grown since it was routed: new columns keep their values."""
+    whole = request.columns is None and request.deletes is None and schema.keyed and not request.exact
+    if not whole or request.rows.num_columns == len(schema.user_columns):
+        return request
+    written = tuple(int(name) for name in request.rows.schema.names)
+    return replace(request, columns=tuple(column for column in written if column not in schema.key_columns))
 
 
 def _joined(requests: Sequence[Request]) -> Request:
