@@ -1,0 +1,159 @@
+"""Background work: what is due is done, what is kept is kept, and `stats` shows it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from penstock.engine.engine import Engine
+from penstock.engine.metadata import MemoryMetadataStore
+from penstock.engine.settings import Settings
+from penstock.engine.storage import Storage
+from penstock.errors import OffsetOutOfRangeError
+from penstock.index.memory import MemoryKeyIndex
+from penstock.log.settings import LogSettings
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import BucketStats, Operation, WriteCall
+from penstock.model.spec import make_spec
+from penstock.model.table import TableInfo
+from penstock.runtime.tasks import TaskGroup
+from penstock.testing.faulty_disk import FaultyDisk
+from penstock.testing.manual_clock import ManualClock
+
+HOUR_MS = 3_600_000
+
+
+class Node:
+    """An engine in memory, whose clock and background work the test moves by hand."""
+
+    def __init__(self, **settings: int) -> None:
+        self.clock = ManualClock()
+        self.disk = FaultyDisk()
+        self.tasks = TaskGroup(self.clock, manual=True)
+        given = Settings(**settings)  # type: ignore[arg-type]
+        storage = Storage(self.disk, MemoryKeyIndex(), given, LogSettings(block_rows=64))
+        self.engine = Engine(
+            storage=storage, metadata=MemoryMetadataStore(), settings=given, clock=self.clock, tasks=self.tasks
+        )
+
+    def table(self, ddl: str = "id BIGINT, v BIGINT, PRIMARY KEY (id)", **options: object) -> TableInfo:
+        return self.engine.create_table("default.t", make_spec(ddl, **options))  # type: ignore[arg-type]
+
+    def upsert(self, info: TableInfo, ids: range, value: int) -> None:
+        batch = pa.RecordBatch.from_pydict({"id": list(ids), "v": [value] * len(ids)}, schema=info.schema.arrow_schema)
+        self.engine.write(WriteCall(info.table_id, info.schema_id, Operation.UPSERT, batch))
+
+    def pass_time(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.tasks.run_due()
+
+    def bucket(self, info: TableInfo) -> BucketStats:
+        (only,) = self.engine.stats(info.table_id).buckets
+        return only
+
+
+def test_a_checkpoint_is_taken_after_the_interval_and_not_before() -> None:
+    node = Node(checkpoint_interval_ms=60_000)
+    info = node.table()
+    node.upsert(info, range(10), 1)
+    node.pass_time(1_000)
+    node.pass_time(30_000)
+    assert node.bucket(info).checkpoint == 0
+    node.pass_time(31_000)
+    assert node.bucket(info).checkpoint == 10
+    assert node.engine.stats(info.table_id).background["checkpoints"] == 1
+
+
+def test_a_checkpoint_is_taken_after_many_changes() -> None:
+    node = Node(checkpoint_changes=100)
+    info = node.table()
+    node.upsert(info, range(150), 1)
+    node.pass_time(1_000)
+    assert node.bucket(info).checkpoint == 150
+
+
+def test_an_idle_bucket_is_left_alone() -> None:
+    node = Node()
+    info = node.table()
+    node.upsert(info, range(10), 1)
+    node.pass_time(1_000)
+    node.pass_time(61_000)
+    before = node.disk.operations
+    node.pass_time(61_000)
+    node.pass_time(61_000)
+    assert node.disk.operations == before
+
+
+def test_segments_that_are_full_are_sealed_into_files() -> None:
+    node = Node(segment_bytes=8_192)
+    info = node.table()
+    for value in range(20):
+        node.upsert(info, range(100), value)
+    node.pass_time(1_000)
+    assert node.bucket(info).files > 0
+    assert node.engine.stats(info.table_id).background["rows_sealed"] > 0
+
+
+def test_history_older_than_retention_goes_and_live_rows_stay() -> None:
+    node = Node(segment_bytes=4_096)
+    info = node.table(properties={"log.retention": "1h"})
+    for value in range(10):
+        node.upsert(info, range(50), value)
+    node.pass_time(1_000)
+    node.pass_time(2 * HOUR_MS)
+    node.pass_time(61_000)
+    node.upsert(info, range(50), 99)
+    node.pass_time(1_000)
+    node.pass_time(61_000)
+    bucket = node.bucket(info)
+    assert bucket.base == 500
+    assert bucket.live_rows == 50
+    assert bucket.rows < 200
+    with pytest.raises(OffsetOutOfRangeError):
+        node.engine.open_cut(info.table_id, as_of={TableBucket("default.t", None, 0): 100})
+
+
+def test_a_pinned_cut_holds_retention_back_until_it_is_released() -> None:
+    node = Node(segment_bytes=4_096, scanner_ttl_ms=24 * HOUR_MS)
+    info = node.table(properties={"log.retention": "1h"})
+    for value in range(5):
+        node.upsert(info, range(50), value)
+    cut = node.engine.open_cut(info.table_id)
+    for value in range(5, 10):
+        node.upsert(info, range(50), value)
+    node.pass_time(1_000)
+    node.pass_time(2 * HOUR_MS)
+    node.pass_time(61_000)
+    assert node.bucket(info).base <= 250
+    node.engine.release_cut(cut.cut_id)
+    node.pass_time(61_000)
+    node.pass_time(61_000)
+    assert node.bucket(info).base == 500
+
+
+def test_a_log_larger_than_its_limit_loses_its_oldest_history() -> None:
+    node = Node(segment_bytes=4_096)
+    info = node.table(properties={"log.retention-bytes": "20KB"})
+    for value in range(40):
+        node.upsert(info, range(100), value)
+    node.pass_time(1_000)
+    node.pass_time(61_000)
+    node.pass_time(61_000)
+    bucket = node.bucket(info)
+    assert bucket.base > 0
+    assert bucket.live_rows == 100
+
+
+def test_partitions_older_than_their_retention_are_dropped() -> None:
+    node = Node()
+    info = node.table(
+        "day STRING, id BIGINT, v BIGINT, PRIMARY KEY (day, id)",
+        partitioned_by=["day"],
+        properties={"partition.retention": "1h"},
+    )
+    batch = pa.RecordBatch.from_pydict({"day": ["mon"], "id": [1], "v": [1]}, schema=info.schema.arrow_schema)
+    node.engine.write(WriteCall(info.table_id, info.schema_id, Operation.UPSERT, batch))
+    assert node.engine.list_partitions(info.table_id) == ["day=mon"]
+    node.pass_time(2 * HOUR_MS)
+    assert node.engine.list_partitions(info.table_id) == []
+    assert node.engine.stats(info.table_id).background["partitions_expired"] == 1
