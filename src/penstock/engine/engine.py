@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.codec.backup_inventory import BackupInventory
 from penstock.engine.catalog import Catalog
 from penstock.engine.change_reader import ChangeReader
 from penstock.engine.cuts import Cuts
@@ -24,7 +25,9 @@ from penstock.engine.lookups import lookup, prefix_lookup
 from penstock.engine.maintenance import Maintenance
 from penstock.engine.metadata import MetadataStore
 from penstock.engine.named_cuts import NamedCuts
+from penstock.engine.node_owners import NodeOwners
 from penstock.engine.open_tables import OpenTables
+from penstock.engine.owner_calls import OwnerCalls
 from penstock.engine.scanners import Scanners
 from penstock.engine.settings import Settings
 from penstock.engine.sqlite_metadata import SqliteMetadataStore
@@ -61,7 +64,7 @@ REAP_INTERVAL_MS = 1_000
 LEASES_INTERVAL_MS = 1_000
 
 
-class Engine(LeaseCalls):
+class Engine(LeaseCalls, OwnerCalls):
     """A node over one data directory; implements `penstock.model.node.Node`. Thread-safe."""
 
     def __init__(
@@ -87,6 +90,8 @@ class Engine(LeaseCalls):
         # Before a table is opened or removed: what is leased is protected from the first moment on.
         loaded = book.load(holds)
         self._tables = OpenTables(self._catalog, storage, Terms(metadata), self._grace, holds, clock=clock)
+        self.owners = NodeOwners(self._tables.get, metadata, disk=storage.disk, settings=settings, clock=clock)
+        self._tables.on_open = self.owners.attach
         self._tables.finish_drops()
         self._cuts = Cuts(settings, clock)
         self._named_cuts = NamedCuts(metadata, clock)
@@ -106,6 +111,7 @@ class Engine(LeaseCalls):
             flush_index=storage.index.flush,
             kick=lambda: tasks.kick("leases"),
         )
+        self.owners.resume()
         tasks.every("maintenance", MAINTENANCE_INTERVAL_MS, self.maintenance.run)
         tasks.every("leases", LEASES_INTERVAL_MS, self.leases.run)
         tasks.every("reap", REAP_INTERVAL_MS, self.reap)
@@ -329,6 +335,12 @@ class Engine(LeaseCalls):
         self._cuts.reap()
         self._named_cuts.reap()
         self._changes.reap()
+        self.owners.reap()
+
+    def backup(self, directory: str | Path) -> BackupInventory:
+        """Write a backup of all tables, each at one cut, into a directory that is empty or not there."""
+        self._check_open()
+        return self.leases.backup(Path(directory), self._metadata, self._cuts)
 
     def close(self) -> None:
         """Finish writes under way, save what reopening needs, let go of the directory; idempotent."""
@@ -352,6 +364,7 @@ class Engine(LeaseCalls):
         table = next((table for table in self._tables.all() if table.info.table_id == info.table_id), None)
         gone = self._bucket_ids(table, None) if table is not None else []
         self._tables.drop(info)
+        self.owners.forget(info.table_id)
         self._close_scanners(gone)
 
     @staticmethod

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
+from penstock.codec.backup_inventory import BackupInventory
 from penstock.codec.lease_record import Hold
 from penstock.codec.snapshot_file import SnapshotFile
+from penstock.engine.backup import Backup
 from penstock.engine.catalog import Catalog
+from penstock.engine.cuts import Cuts
 from penstock.engine.freeing import Freeing
 from penstock.engine.holds import Holds
 from penstock.engine.lease_book import Lease, LeaseBook
@@ -14,6 +18,7 @@ from penstock.engine.lease_claims import LeaseClaims
 from penstock.engine.leases import Leases
 from penstock.engine.live_table import LiveTable
 from penstock.engine.maintenance import Maintenance
+from penstock.engine.metadata import MetadataStore
 from penstock.engine.open_tables import OpenTables
 from penstock.engine.settings import Settings
 from penstock.engine.snapshots import Snapshots
@@ -122,6 +127,11 @@ class LeaseDesk:
             if bucket.table_id == table_id and bucket.bucket == name.bucket and self._name(bucket) == name:
                 return self._tables.holding(bucket), bucket
         raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=name)
+
+    def backup(self, directory: Path, metadata: MetadataStore, cuts: Cuts) -> BackupInventory:
+        """Write a backup of all tables, each at one cut, and of the catalog."""
+        backup = Backup(self._tables, self._catalog, metadata, self._claims, clock=self._clock)
+        return backup.write(directory, cuts)
 
     def owns(self, table_id: int) -> bool:
         """Tell whether whoever calls has a lease on a table."""

@@ -1,0 +1,132 @@
+"""Back up a node to a directory, while it works: each table at one cut, and the catalog.
+
+A backup holds, bucket by bucket, what was live at the cut (of a log table what it kept), the catalog,
+and last an inventory with sizes and checksums. The key index is not in it; it is made anew. Leases,
+owners and the history of changes stay behind.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+
+from penstock.codec.backup_inventory import BackupInventory, CopiedFile, encode_inventory
+from penstock.engine.catalog import Catalog
+from penstock.engine.catalog_records import ROOT
+from penstock.engine.cuts import Cuts
+from penstock.engine.lease_claims import Claimed, LeaseClaims
+from penstock.engine.metadata import MetadataStore
+from penstock.engine.open_tables import OpenTables
+from penstock.errors import InvalidError, NotFoundError, NotLeaderError, UnavailableError
+from penstock.model.bucket import BucketId
+from penstock.model.lease import AcquireLease, CutOffsets
+from penstock.runtime.clock import Clock
+from penstock.runtime.disk import Disk, write_atomically
+from penstock.runtime.local_disk import LocalDisk
+from penstock.tablet.bucket_copy import copy_bucket
+
+INVENTORY: Final = "inventory"
+CATALOG: Final = "catalog.json"
+CHUNK_BYTES: Final = 4 << 20
+
+
+class Backup:
+    """Backs up the tables of a node."""
+
+    def __init__(
+        self, tables: OpenTables, catalog: Catalog, metadata: MetadataStore, claims: LeaseClaims, *, clock: Clock
+    ) -> None:
+        self._tables = tables
+        self._catalog = catalog
+        self._metadata = metadata
+        self._claims = claims
+        self._clock = clock
+
+    def write(self, directory: Path, cuts: Cuts) -> BackupInventory:
+        """Write a backup into a directory that is empty or not there; return what it holds.
+
+        Raises:
+            InvalidError: the directory is not empty.
+            UnavailableError: a disk refused, or a bucket cannot be read now; what was written is no backup.
+            CorruptionError: stored bytes are not what was written.
+        """
+        target = empty_disk(directory)
+        created_ms = self._clock.wall_ms()
+        tables = self._catalog.tables()
+        claimed = self._claim([table.table_id for table in tables], cuts)
+        try:
+            paths = [path for bucket in sorted(claimed.holds) for path in self._copy(bucket, claimed, target)]
+            write_atomically(target, CATALOG, self._described())
+        except OSError as error:
+            raise UnavailableError("disk refused the backup; start it again elsewhere", error=str(error)) from error
+        finally:
+            self._claims.release(claimed)
+        files = tuple(checked(target, path) for path in sorted([*paths, CATALOG]))
+        inventory = BackupInventory(created_ms, len(tables), files)
+        write_atomically(target, INVENTORY, encode_inventory(inventory))
+        return inventory
+
+    def _claim(self, table_ids: list[int], cuts: Cuts) -> Claimed:
+        """Pin the present cut of every table, each at one moment, for as long as it takes."""
+        taken = []
+        for table_id in table_ids:
+            try:
+                cut = cuts.open(self._tables.get(table_id))
+            except NotFoundError:
+                continue  # dropped meanwhile
+            taken.append((cut.cut_id, CutOffsets(table_id, cut.offsets)))
+        try:
+            claimed = self._claims.claim(AcquireLease("backup", 1, cuts=tuple(offsets for _, offsets in taken)))
+        finally:
+            for cut_id, _ in taken:
+                cuts.release(cut_id)
+        if claimed.unavailable:
+            self._claims.release(claimed)
+            bucket, reason = next(iter(claimed.unavailable.items()))
+            raise UnavailableError("a bucket cannot be read now; try again", bucket=bucket, reason=reason)
+        return claimed
+
+    def _copy(self, bucket: BucketId, claimed: Claimed, target: Disk) -> list[str]:
+        table = self._tables.holding(bucket)
+        tablet = table.tablet(bucket)
+        if tablet is None:
+            raise NotLeaderError("this node does not lead the bucket now; try again", bucket=bucket)
+        offset = claimed.holds[bucket].offset
+        return copy_bucket(tablet.view, table.schema, offset, target, timestamp_ms=tablet.state.timestamp_ms)
+
+    def _described(self) -> bytes:
+        # After the cut: a table or partition that was born since is in it without rows, as it was at the cut.
+        entries = {entry.key: base64.b64encode(entry.value).decode() for entry in self._metadata.list(ROOT)}
+        return json.dumps(entries, indent=0, sort_keys=True).encode()
+
+
+def empty_disk(directory: Path) -> LocalDisk:
+    """Return the disk of a directory that is made, or was empty.
+
+    Raises:
+        InvalidError: there is something in it.
+        UnavailableError: it cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if any(directory.iterdir()):
+            raise InvalidError("the directory is not empty; name another", directory=str(directory))
+    except OSError as error:
+        raise UnavailableError("the directory cannot be made", directory=str(directory), error=str(error)) from error
+    return LocalDisk(directory)
+
+
+def checked(disk: Disk, path: str) -> CopiedFile:
+    """Return a file with its size and the checksum of its bytes, read from the disk."""
+    file = disk.open_read(path)
+    try:
+        crc = 0
+        for position in range(0, file.size, CHUNK_BYTES):
+            crc = google_crc32c.extend(crc, bytes(file.pread(position, CHUNK_BYTES)))
+        return CopiedFile(path, file.size, crc)
+    finally:
+        file.close()
