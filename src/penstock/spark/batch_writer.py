@@ -1,0 +1,97 @@
+"""A batch write: all or nothing.
+
+The rows of every task are staged under an owner of the job's own and appear at commit, together; a job
+that fails leaves nothing. Spark makes the writer on the driver, sends it to the tasks, and commits in a
+third process: all three meet in the epoch that the first began.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from penstock.client.link import Link
+from penstock.errors import InvalidError, UnsupportedError
+from penstock.model.merge_engine import DeleteBehavior
+from penstock.spark import job_epoch
+from penstock.spark.clearing import stage_deletes
+from penstock.spark.job_epoch import Written
+from penstock.spark.links import link_for, planning_link
+from penstock.spark.options import Options
+from penstock.spark.task_writer import TaskWriter
+from penstock.spark.write_plan import WritePlan, plan_write
+
+EPOCH = 0
+"""A batch job has one epoch: its owner is used once."""
+
+
+@dataclass(frozen=True)
+class BatchMessage(WriterCommitMessage):
+    """What one task did."""
+
+    written: Written
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes one DataFrame. With `overwrite`, the rows that were there when the job began go at commit."""
+
+    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
+        refuse_order(options)
+        link = planning_link(options)
+        self._plan = plan_write(options, link, schema)
+        if overwrite:
+            _check_overwrite(self._plan)
+        self._owner = options.get("owner") or f"spark-batch-{uuid.uuid4()}"
+        grant = job_epoch.acquire(link, self._plan, self._owner, self._owner)
+        self._epoch = job_epoch.begin(link, grant, EPOCH)
+        self._cleared = stage_deletes(link, self._plan.info, self._epoch.token) if overwrite else None
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchMessage:
+        """Stage the rows of one task."""
+        return BatchMessage(TaskWriter(self._plan, self._epoch, staged=True).write(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Let the rows of all tasks appear."""
+        link = link_for(self._plan.options)
+        written = [*written_in(messages), *([] if self._cleared is None else [self._cleared])]
+        job_epoch.commit(link, self._plan, self._epoch, written)
+        self._forget(link)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Drop the rows of all tasks."""
+        self._forget(link_for(self._plan.options))
+
+    def _forget(self, link: Link) -> None:
+        table_id = self._plan.info.table_id
+        link.retry.run(lambda: link.node.drop_owner(table_id, self._owner, undo=True))
+
+
+def written_in(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
+    """Return what the tasks say they wrote."""
+    return [message.written for message in messages if isinstance(message, BatchMessage)]
+
+
+def refuse_order(options: Options) -> None:
+    """Refuse an order that nobody would keep: here rows are written by the tasks that have them.
+
+    Raises:
+        InvalidError: the message says what to call instead.
+    """
+    if options.is_set("order_by"):
+        raise InvalidError(
+            "only rows in one task can be ordered; use pks.write or pks.write_stream, which bring them together",
+            order_by=options.get("order_by"),
+        )
+
+
+def _check_overwrite(plan: WritePlan) -> None:
+    if not plan.info.keyed or plan.info.options.delete_behavior is not DeleteBehavior.ALLOW:
+        raise UnsupportedError(
+            "overwrite deletes rows, and the table does not allow that; set delete.behavior=allow, or create it anew",
+            table=plan.info.path,
+        )

@@ -1,0 +1,127 @@
+"""An epoch of a job: acquired and begun on the driver, written by tasks, committed or undone as a whole.
+
+What tasks need of it is a plain value, `JobEpoch`: the processes that begin, write and commit a Spark
+job are three, and none of them lives as long as the job.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.client.link import Link
+from penstock.errors import LockedError, PenstockError, UnsupportedError
+from penstock.model.owner import AcquireOwner, EpochStatus, OwnerGrant
+from penstock.model.owner_token import OwnerToken
+from penstock.model.quantity import parse_duration_ms
+from penstock.spark.write_plan import WritePlan
+
+_log = logging.getLogger("penstock.spark")
+
+LOCK_POLL_SECONDS: Final = 0.5
+LOCK_SLACK_MS: Final = 1_000
+"""Beyond the holder's time left: its clock is the server's, and the answer travelled."""
+
+
+@dataclass(frozen=True)
+class JobEpoch:
+    """An epoch as its tasks and its committer know it. `session` is the driver's token, `token` the tasks'."""
+
+    session: bytes
+    token: bytes
+    epoch: int
+    ttl_ms: int
+    committed: bool = False
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a task wrote: under which attempt how many rows, and how many images before and after updates."""
+
+    attempt: bytes
+    rows: int
+    updates_before: int = 0
+    updates_after: int = 0
+
+
+def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str) -> OwnerGrant:
+    """Make the job the owner of what it writes; wait for another holder as long as its time lasts.
+
+    Raises:
+        LockedError: the columns are held, and their holder goes on renewing.
+        ConflictError: the owner id belongs to another query.
+        UnsupportedError: the table has no owners.
+    """
+    columns = plan.locked_columns
+    call = AcquireOwner(
+        plan.info.table_id,
+        owner,
+        None if columns is None else tuple(columns),
+        incarnation=incarnation,
+        holder=f"{socket.gethostname()}:{os.getpid()}",
+    )
+    give_up: float | None = None
+    while True:
+        try:
+            return link.retry.run(lambda: link.node.acquire_owner(call))
+        except LockedError as error:
+            now = time.monotonic()
+            if give_up is None:
+                remaining_ms = parse_duration_ms(str(error.facts["remaining"]))
+                give_up = now + (remaining_ms + LOCK_SLACK_MS) / 1000
+                _log.warning("waiting until another owner lets go of its columns: %s", error)
+            if now >= give_up:
+                raise
+        time.sleep(LOCK_POLL_SECONDS)
+
+
+def begin(link: Link, grant: OwnerGrant, epoch: int) -> JobEpoch:
+    """Open an epoch; what the job left uncommitted before is undone.
+
+    Raises:
+        ConflictError: a later epoch is committed: the checkpoint was reset.
+        FencedError: another holder has taken over.
+    """
+    begun = link.retry.run(lambda: link.node.begin_epoch(grant.token, epoch))
+    token = OwnerToken.from_bytes(grant.token).at(fence=begun.fence, epoch=epoch).to_bytes()
+    return JobEpoch(grant.token, token, epoch, grant.ttl_ms, committed=begun.status is EpochStatus.COMMITTED)
+
+
+def commit(link: Link, plan: WritePlan, epoch: JobEpoch, written: Iterable[Written]) -> None:
+    """Commit what the tasks wrote, naming each attempt that counts and its rows.
+
+    Raises:
+        ConflictError: something of it is missing.
+        UnsupportedError: updates are to be folded into an aggregate without the rows before them.
+    """
+    tasks = list(written)
+    before, after = (sum(count) for count in zip(*((w.updates_before, w.updates_after) for w in tasks), strict=True))
+    if after and not before:
+        raise UnsupportedError(
+            "an aggregate cannot follow updates (+U) without their images before (-U); read with images='full'",
+            table=plan.info.path,
+            updates=after,
+        )
+    attempts = {task.attempt: task.rows for task in tasks if task.rows}
+    link.retry.run(lambda: link.node.commit_epoch(epoch.session, epoch.epoch, attempts))
+
+
+def undo(link: Link, session: bytes) -> None:
+    """Take back what is uncommitted, as far as the server answers: whoever begins next does it too."""
+    try:
+        link.node.undo_owner(session)
+    except PenstockError as error:
+        _log.warning("could not undo at once; it is undone when the job begins again: %s", error)
+
+
+def release(link: Link, session: bytes) -> None:
+    """Give the columns back, as far as the server answers: they are free when the time is up."""
+    try:
+        link.node.release_owner(session)
+    except PenstockError as error:
+        _log.warning("could not release the owner; it ends by itself when its time is up: %s", error)

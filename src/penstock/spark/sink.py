@@ -1,0 +1,108 @@
+"""Streams into tables: each micro-batch exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.utils import is_remote
+
+from penstock.spark.stream_sink import StreamSink
+from penstock.spark.write_options import write_options
+
+
+def write_stream(
+    df: DataFrame,
+    url: str | None,
+    table: str,
+    *,
+    checkpoint: str,
+    operation: str | None = None,
+    columns: Iterable[str] | None = None,
+    agg_mode: str | None = None,
+    order_by: str | Iterable[str] | None = None,
+    owner: str | None = None,
+    visibility: str | None = None,
+    output_mode: str = "append",
+    query_name: str | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> StreamingQuery:
+    """Start a query that writes each micro-batch exactly once.
+
+    `visibility` is "immediate" (rows are visible while a micro-batch runs, and taken back if it fails) or
+    "commit" (rows appear when it is committed); without it, a table with a primary key has the first, a
+    log table the second. `trigger` is what `DataStreamWriter.trigger` takes: {"availableNow": True}.
+
+    Raises:
+        InvalidError: an option is not understood.
+    """
+    sink_options = {"owner": owner, "visibility": visibility, "checkpoint": checkpoint}
+    function = sink(
+        url,
+        table,
+        operation=operation,
+        columns=columns,
+        agg_mode=agg_mode,
+        order_by=order_by,
+        **sink_options,
+        **options,
+    )
+    writer = df.writeStream.foreachBatch(function).outputMode(output_mode).option("checkpointLocation", checkpoint)
+    writer = writer if query_name is None else writer.queryName(query_name)
+    writer = writer if trigger is None else writer.trigger(**trigger)
+    if not is_remote():
+        df.sparkSession.streams.addListener(_Releasing(function))
+    return writer.start()
+
+
+def sink(
+    url: str | None,
+    table: str,
+    *,
+    operation: str | None = None,
+    columns: Iterable[str] | None = None,
+    agg_mode: str | None = None,
+    order_by: str | Iterable[str] | None = None,
+    **options: Any,
+) -> StreamSink:
+    """Return a function for `foreachBatch` that writes each micro-batch exactly once; one for each query.
+
+    Raises:
+        InvalidError: an option is not understood.
+    """
+    return StreamSink(
+        write_options(
+            url, table, operation=operation, columns=columns, agg_mode=agg_mode, order_by=order_by, others=options
+        )
+    )
+
+
+class _Releasing(StreamingQueryListener):
+    """Gives the owner back when its query ends, however it ends."""
+
+    def __init__(self, sink: StreamSink) -> None:
+        self._sink = sink
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Release the owner, if it is this query that ended."""
+        if str(event.id) == self._sink.query:
+            self._sink.release()

@@ -1,0 +1,151 @@
+"""The sink of a stream: a function for `foreachBatch` that writes each micro-batch once.
+
+The micro-batch is an epoch of the query's owner. Begin says whether it is committed already: then it runs
+into nothing, for operators with state must commit theirs, and nothing is sent. Else what an earlier try
+left is undone, rows go to the tasks of their buckets, and the commit names the attempts that ended first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from penstock.client.link import Link
+from penstock.errors import ConflictError, UnsupportedError
+from penstock.model.calls import Operation
+from penstock.model.owner import OwnerGrant
+from penstock.model.owner_token import NO_EPOCH
+from penstock.spark import job_epoch
+from penstock.spark.job_epoch import JobEpoch, Written
+from penstock.spark.links import link_for
+from penstock.spark.options import Options
+from penstock.spark.query_id import query_id
+from penstock.spark.renewal import Renewal
+from penstock.spark.task_writer import TaskWriter
+from penstock.spark.to_buckets import place
+from penstock.spark.write_plan import WritePlan, plan_write
+
+_log = logging.getLogger("penstock.spark")
+
+IMMEDIATE: Final = "immediate"
+COMMIT: Final = "commit"
+_WRITTEN: Final = "attempt binary, rows bigint, updates_before bigint, updates_after bigint"
+
+
+@dataclass
+class _Held:
+    """What a sink holds from its first micro-batch on."""
+
+    query: str
+    link: Link
+    plan: WritePlan
+    staged: bool
+    grant: OwnerGrant
+    renewal: Renewal
+
+
+class StreamSink:
+    """Writes the micro-batches of one query; picklable until the first. Give every query its own."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._held: _Held | None = None
+
+    @property
+    def query(self) -> str | None:
+        """Return the id of the query; None before its first micro-batch."""
+        return None if self._held is None else self._held.query
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch, unless it is committed.
+
+        Raises:
+            ConflictError: a later micro-batch is committed (the checkpoint was reset), the owner id belongs
+                to another query, or the table has not seen the micro-batches before.
+            LockedError: another owner holds the columns, and goes on holding them.
+            UnavailableError: the server is away for longer than `retryTimeout`.
+        """
+        if self._held is None:
+            self._held = self._open(df, batch_id)
+        held = self._held
+        epoch = job_epoch.begin(held.link, held.grant, batch_id)
+        if epoch.committed:
+            _log.info("micro-batch is committed already, running it into nothing batch=%d", batch_id)
+            df.write.format("noop").mode("overwrite").save()
+            return
+        done = False
+        try:
+            written = _run(df, held, epoch)
+            job_epoch.commit(held.link, held.plan, epoch, written)
+            done = True
+        finally:
+            if not done:
+                job_epoch.undo(held.link, held.grant.token)
+
+    def release(self) -> None:
+        """Give the owner back; the next micro-batch would acquire it again."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.renewal.close()
+            job_epoch.release(held.link, held.grant.token)
+
+    def _open(self, df: DataFrame, batch_id: int) -> _Held:
+        link = link_for(self._options)
+        plan = plan_write(self._options, link, df.schema)
+        staged = _visibility(self._options, plan) == COMMIT
+        query = query_id(df, self._options.get("checkpoint"))
+        grant = job_epoch.acquire(link, plan, self._options.get("owner") or query, query)
+        if grant.committed_epoch == NO_EPOCH and batch_id > 0:
+            job_epoch.release(link, grant.token)
+            raise ConflictError(
+                "the table knows nothing of the micro-batches before this one: it was created anew, or its owner was "
+                "dropped; start the query with a fresh checkpoint",
+                table=plan.info.path,
+                batch=batch_id,
+            )
+        return _Held(query, link, plan, staged, grant, Renewal(link, grant.token, grant.ttl_ms))
+
+
+def _visibility(options: Options, plan: WritePlan) -> str:
+    if options.get("visibility") is None:
+        return IMMEDIATE if plan.info.keyed else COMMIT
+    chosen = options.choice("visibility", (IMMEDIATE, COMMIT))
+    if chosen == IMMEDIATE and not plan.info.keyed:
+        raise UnsupportedError("a log table cannot take rows back; use visibility='commit'", table=plan.info.path)
+    return chosen
+
+
+def _run(df: DataFrame, held: _Held, epoch: JobEpoch) -> list[Written]:
+    plan = held.plan
+    ordered = plan.options.is_set("order_by") or plan.operation is Operation.APPLY
+    placed = df if held.staged and not ordered else place(df, plan)
+    task = TaskWriter(plan, epoch, staged=held.staged)
+    sent = placed.select(*(f"`{source}`" for source, _ in plan.sent))
+    rows = sent.mapInArrow(_Mapped(task), _WRITTEN).collect()
+    return [Written(bytes(row.attempt), row.rows, row.updates_before, row.updates_after) for row in rows]
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """A task's write as Spark maps batches."""
+
+    task: TaskWriter
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        written: Any = self.task.write(batches)
+        yield pa.RecordBatch.from_pylist(
+            [vars(written)],
+            schema=pa.schema(
+                [
+                    ("attempt", pa.binary()),
+                    ("rows", pa.int64()),
+                    ("updates_before", pa.int64()),
+                    ("updates_after", pa.int64()),
+                ]
+            ),
+        )

@@ -1,0 +1,154 @@
+"""One task's write: Spark's batches in, a few large calls out, and an end that says how much it was.
+
+An attempt is one run of one task. Its uuid is made here, in the run: Spark's own attempt numbers begin
+again in every driver. The first attempt to end wins; a late one is told who did, and says so in its place.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.client.link import Link
+from penstock.client.write_requests import WriteRequests
+from penstock.client.writer_identity import WriterIdentity
+from penstock.model.calls import Operation, WriteCall, WriteResult
+from penstock.model.change import ChangeType
+from penstock.spark.job_epoch import JobEpoch, Written
+from penstock.spark.links import link_for
+from penstock.spark.renewal import Renewal
+from penstock.spark.write_plan import CHANGE_TYPE, WritePlan
+
+CALL_ROWS: Final = 100_000
+CALL_BYTES: Final = 8 << 20
+CALLS_AHEAD: Final = 2
+
+
+@dataclass(frozen=True)
+class TaskWriter:
+    """Writes the rows of one task in an epoch, visible at once or staged. Picklable."""
+
+    plan: WritePlan
+    epoch: JobEpoch
+    staged: bool
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """Write all rows and end the attempt; return what counts.
+
+        Raises:
+            PenstockError: what the server refused, or that it is away for longer than `retryTimeout`.
+        """
+        link = link_for(self.plan.options)
+        token, attempt = self.epoch.token, uuid.uuid4().bytes
+        rows = before = after = 0
+        with Renewal(link, token, self.epoch.ttl_ms), Calls(link, staged=self.staged) as calls:
+            for batch in _large(batches):
+                if self.plan.folds_changes:
+                    kinds = batch.column(CHANGE_TYPE)
+                    before += _count(kinds, ChangeType.UPDATE_BEFORE)
+                    after += _count(kinds, ChangeType.UPDATE_AFTER)
+                calls.send(self._call(batch, attempt))
+                rows += batch.num_rows
+        if self.staged or rows == 0:
+            return Written(attempt, rows, before, after)
+        end = link.retry.run(lambda: link.node.end_attempt(token, attempt, rows))
+        return Written(end.attempt, end.rows, before, after)
+
+    def _call(self, batch: pa.RecordBatch, attempt: bytes) -> WriteCall:
+        plan, token = self.plan, self.epoch.token
+        columns = {name: batch.column(source) for source, name in plan.sent}
+        if plan.folds_changes:
+            # A row's image before an update may have another key, and be with another task: the server
+            # would look for it in vain. That there are such images is asked when the job commits.
+            columns[CHANGE_TYPE] = _as_inserts(columns[CHANGE_TYPE])
+        data = pa.table(columns)
+        requests = WriteRequests(plan.info)
+        if plan.operation is Operation.UPSERT:
+            return requests.upsert(data, plan.columns, plan.agg_mode, token, attempt)
+        if plan.operation is Operation.DELETE:
+            return requests.delete(data, plan.columns, token, attempt)
+        if plan.operation is Operation.APPEND:
+            return requests.append(data, token, attempt)
+        return requests.apply_changes(data, token, attempt)
+
+
+class Calls:
+    """Sends calls in order on a thread, so that the next is made while one is under way. A context manager.
+
+    A call that fails raises at the next one, or at the end.
+    """
+
+    def __init__(self, link: Link, *, staged: bool) -> None:
+        self._link = link
+        self._staged = staged
+        self._sender = ThreadPoolExecutor(1, "penstock-task")
+        self._identity = WriterIdentity()
+        self._under_way: deque[Future[WriteResult]] = deque()
+
+    def send(self, call: WriteCall) -> None:
+        """Take the next call; wait while too many are under way."""
+        who = self._identity
+        sent = replace(call, writer_id=who.writer_id, sequence=who.sequence)
+        who.sequence += 1
+        self._settle(CALLS_AHEAD - 1)
+        self._under_way.append(self._sender.submit(self._send, sent))
+
+    def __enter__(self) -> Calls:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._settle(0)
+        finally:
+            self._sender.shutdown(wait=True, cancel_futures=True)
+
+    def _settle(self, left: int) -> None:
+        while len(self._under_way) > left:
+            self._under_way.popleft().result()
+
+    def _send(self, call: WriteCall) -> WriteResult:
+        node = self._link.node
+        send = node.stage if self._staged else node.write
+        return self._link.retry.run(lambda: send(call))
+
+
+def _large(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join Spark's batches to calls of a good size, and cut what is larger."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        for piece in _pieces(batch):
+            if held and (rows + piece.num_rows > CALL_ROWS or size + piece.nbytes > CALL_BYTES):
+                yield pa.concat_batches(held)
+                held, rows, size = [], 0, 0
+            held.append(piece)
+            rows += piece.num_rows
+            size += piece.nbytes
+    if rows:
+        yield pa.concat_batches(held)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    parts = max(1, -(-batch.nbytes // CALL_BYTES))
+    step = max(1, -(-batch.num_rows // parts))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def _count(kinds: pa.Array, kind: ChangeType) -> int:
+    return int(pc.sum(pc.equal(kinds, kind.value)).as_py() or 0)
+
+
+def _as_inserts(kinds: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(kinds, ChangeType.UPDATE_AFTER.value), ChangeType.INSERT.value, kinds)

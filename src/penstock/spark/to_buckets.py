@@ -1,0 +1,103 @@
+"""Rows to the tasks that write their buckets: one task for each, in the order that the user names.
+
+The server would route rows from anywhere. But one bucket in one task is what makes attempts cheap to
+undo, and what keeps the rows of a key in an order at all: a shuffle alone mixes them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
+from penstock.model.calls import Operation
+from penstock.model.change import OFFSET, ChangeType
+from penstock.model.names import fold
+from penstock.model.table import TableInfo
+from penstock.spark.links import planning_link
+from penstock.spark.options import Options
+from penstock.spark.spark_types import spark_type
+from penstock.spark.write_plan import CHANGE_TYPE, WritePlan
+
+
+def to_buckets(df: DataFrame, url: str | None, table: str, **options: Any) -> DataFrame:
+    """Return the rows with those of the table's bucket i in partition i: joins and folds by key need no shuffle more.
+
+    Raises:
+        SchemaMismatchError: a column of the bucket key is missing.
+        TableNotFoundError: there is no such table.
+        UnsupportedError: the table has no primary key, so its rows have no bucket of their own.
+    """
+    checked = Options({"url": url, "table": table} | options)
+    link = planning_link(checked)
+    info = link.retry.run(lambda: link.node.table(checked.table))
+    if not info.keyed:
+        raise UnsupportedError("rows of a log table belong to no bucket; use repartition", table=info.path)
+    names = {fold(name): name for name in df.columns}
+    for name in info.bucket_key:
+        if fold(name) not in names:
+            raise SchemaMismatchError("a column of the bucket key is missing from the data; add it", column=name)
+    return route(df, info, [names[fold(name)] for name in info.bucket_key])
+
+
+def route(df: DataFrame, info: TableInfo, sources: list[str]) -> DataFrame:
+    """Return the rows with bucket i in partition i; `sources` are the data's names of the bucket key.
+
+    Spark hashes by type, so the key is hashed in the table's types; a value that does not fit becomes null
+    for the hash alone, and is refused when it is written.
+    """
+    types = [spark_type(info.schema.column(name).type) for name in info.bucket_key]
+    key = [df[_quoted(source)].try_cast(kind) for source, kind in zip(sources, types, strict=True)]
+    bucket = sf.pmod(sf.xxhash64(*key), sf.lit(info.buckets)).cast("int")
+    return df.repartitionById(info.buckets, bucket)
+
+
+def place(df: DataFrame, plan: WritePlan) -> DataFrame:
+    """Return a job's rows where and in the order in which they are written.
+
+    Raises:
+        InvalidError: changes are to be applied, and nothing says in which order they were made.
+        UnsupportedError: the table has no primary key.
+    """
+    order = order_of(df, plan.options, plan.operation)
+    if not plan.info.keyed:
+        raise UnsupportedError("rows of a log table have no key to be ordered by; leave order_by out")
+    routed = route(df, plan.info, plan.sources(plan.info.bucket_key))
+    return routed.sortWithinPartitions(*order) if order else routed
+
+
+def order_of(df: DataFrame, options: Options, operation: Operation) -> list[Column]:
+    """Return by what the rows of a bucket are sorted; empty if nothing says.
+
+    Raises:
+        InvalidError: a column is unknown, or changes have no order.
+    """
+    words = options.names("order_by")
+    known = {fold(name) for name in df.columns}
+    if words is None and operation is Operation.APPLY:
+        if OFFSET not in df.columns:
+            raise InvalidError(
+                "changes are applied in the order in which they were made: keep the column _offset, or pass order_by"
+            )
+        words = (OFFSET,)
+    order = [_sort_key(df, word, known) for word in words or ()]
+    if operation is Operation.APPLY:
+        back = sf.col(CHANGE_TYPE).isin(ChangeType.UPDATE_BEFORE.value, ChangeType.DELETE.value)
+        order.append(sf.when(back, 0).otherwise(1).asc())
+    return order
+
+
+def _sort_key(df: DataFrame, word: str, known: set[str]) -> Column:
+    name, _, direction = word.strip().partition(" ")
+    if fold(name) not in known or direction.strip().lower() not in {"", "asc", "desc"}:
+        raise InvalidError(
+            "order_by names columns of the data, each with desc behind it or not", order_by=word, columns=df.columns
+        )
+    column = sf.col(_quoted(name))
+    return column.desc() if direction.strip().lower() == "desc" else column.asc()
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

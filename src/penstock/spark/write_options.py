@@ -1,0 +1,35 @@
+"""The options of a write, from the arguments of the functions that write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from penstock.spark.options import Options
+
+
+def write_options(
+    url: str | None,
+    table: str,
+    *,
+    operation: str | None,
+    columns: Iterable[str] | None,
+    agg_mode: str | None,
+    order_by: str | Iterable[str] | None,
+    others: Mapping[str, Any],
+) -> Options:
+    """Return the options, with the server's url: executors do not have the driver's environment.
+
+    Raises:
+        InvalidError: an option is unknown, or no server is named.
+    """
+    given = {
+        "url": url,
+        "table": table,
+        "operation": operation,
+        "columns": None if columns is None else list(columns),
+        "agg_mode": agg_mode,
+        "order_by": order_by if order_by is None or isinstance(order_by, str) else list(order_by),
+    }
+    checked = Options(given | dict(others))
+    return Options(checked.for_spark() | {"url": checked.url})

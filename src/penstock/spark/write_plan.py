@@ -1,0 +1,186 @@
+"""What a job writes: which table, which operation, which of the data's columns, in which order. A plain value.
+
+It is made once, on the driver, before a row moves: what does not fit the table is refused there. It goes
+to the tasks with the job, so every task writes the columns that the table had when the job began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types as arrow
+from pyspark.sql.types import StructType
+
+from penstock.client.cast import castable
+from penstock.client.link import Link
+from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
+from penstock.model.agg_mode import AggMode
+from penstock.model.calls import Operation
+from penstock.model.change import RESERVED_NAMES
+from penstock.model.merge_engine import MergeEngine
+from penstock.model.names import fold
+from penstock.model.table import TableInfo
+from penstock.spark.options import Options
+from penstock.spark.spark_types import arrow_schema
+
+CHANGE_TYPE: Final = "_change_type"
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """One job's write. `sent` pairs a column of the data with its name in the table. Picklable."""
+
+    options: Options
+    info: TableInfo
+    operation: Operation
+    columns: tuple[str, ...] | None
+    agg_mode: AggMode
+    sent: tuple[tuple[str, str], ...]
+
+    @property
+    def folds_changes(self) -> bool:
+        """Tell whether changes are folded into an aggregate, which takes their before-images back."""
+        return self.operation is Operation.APPLY and self.info.merge_engine is MergeEngine.AGGREGATE
+
+    @property
+    def locked_columns(self) -> list[str] | None:
+        """Return the columns that the job must own; None for all."""
+        named = {name for _, name in self.sent} if self.columns is None else set(self.columns)
+        value_names = [column.name for column in self.info.schema.value_columns]
+        held = [name for name in value_names if name in named]
+        whole = self.operation in {Operation.DELETE, Operation.APPEND} and self.columns is None
+        return None if whole or not held or len(held) == len(value_names) else held
+
+    def sources(self, names: tuple[str, ...]) -> list[str]:
+        """Return what the data calls these columns of the table.
+
+        Raises:
+            SchemaMismatchError: the data does not have one.
+        """
+        by_name = {name: source for source, name in self.sent}
+        for name in names:
+            if name not in by_name:
+                raise SchemaMismatchError("a key column is missing from the data; add it", column=name)
+        return [by_name[name] for name in names]
+
+
+def plan_write(options: Options, link: Link, data: StructType) -> WritePlan:
+    """Return what a job with these options and this data writes; add columns if `mergeSchema` says so.
+
+    Raises:
+        InvalidError: options and table do not go together.
+        SchemaMismatchError: the data does not fit the table; names the column.
+        TableNotFoundError: there is no such table.
+    """
+    info = link.retry.run(lambda: link.node.table(options.table))
+    operation = _operation(options, info)
+    mode = AggMode.parse(options.get("agg_mode") or AggMode.ACCUMULATE)
+    if options.is_set("agg_mode") and info.merge_engine is not MergeEngine.AGGREGATE:
+        raise InvalidError("only aggregating tables have an agg_mode; leave it out", table=info.path)
+    offered = arrow_schema(data)
+    wanted = options.names("columns")
+    order = {fold(name.split()[0]) for name in options.names("order_by") or ()}
+    strangers = [f for f in offered if _find(info, f.name) is None and not _passes(f.name, operation, order)]
+    if strangers and wanted is None and operation is not Operation.DELETE:
+        info = _grow(options, link, info, strangers, offered)
+    columns = None if wanted is None else _named(info, wanted)
+    sent = _sent(info, offered, operation, columns)
+    _check_types(info, offered, sent)
+    return WritePlan(options, info, operation, columns, mode, sent)
+
+
+def _operation(options: Options, info: TableInfo) -> Operation:
+    word = options.get("operation")
+    if word is None:
+        return Operation.UPSERT if info.keyed else Operation.APPEND
+    operation = Operation(options.choice("operation", list(Operation)))
+    if operation is Operation.APPEND and info.keyed:
+        raise UnsupportedError("only log tables take appends; use upsert", table=info.path)
+    if operation not in {Operation.APPEND, Operation.APPLY} and not info.keyed:
+        raise UnsupportedError(f"{operation} needs a table with a primary key; use append", table=info.path)
+    if options.is_set("columns") and operation in {Operation.APPLY, Operation.APPEND}:
+        raise InvalidError(f"{operation} writes whole rows; leave columns out", columns=options.get("columns"))
+    return operation
+
+
+def _find(info: TableInfo, name: str) -> str | None:
+    """Return what the table calls a column: Spark's names have no case."""
+    if name in info.schema:
+        return name
+    return next((known for known in info.schema.names if fold(known) == fold(name)), None)
+
+
+def _passes(name: str, operation: Operation, order: set[str]) -> bool:
+    """Tell whether a column that the table lacks may be in the data: it orders rows, or a changelog added it."""
+    return fold(name) in order or (operation is Operation.APPLY and name in RESERVED_NAMES)
+
+
+def _grow(options: Options, link: Link, info: TableInfo, strangers: list[pa.Field], offered: pa.Schema) -> TableInfo:
+    if not options.flag("merge_schema"):
+        raise SchemaMismatchError(
+            "the table has no such column; drop it from the data, or set mergeSchema=true to add it",
+            column=strangers[0].name,
+            table=info.path,
+        )
+    if info.merge_engine is MergeEngine.AGGREGATE:
+        raise SchemaMismatchError(
+            "a column of an aggregating table needs a function; add it with t.add_column(name, type, agg=...)",
+            column=strangers[0].name,
+            table=info.path,
+        )
+    for field in strangers:
+        info = link.node.add_column(info.table_id, field.name, offered.field(field.name).type)
+    return info
+
+
+def _named(info: TableInfo, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    found = [_find(info, name) for name in wanted]
+    for name, known in zip(wanted, found, strict=True):
+        if known is None:
+            raise SchemaMismatchError("columns= names a column that the table lacks", column=name, table=info.path)
+    return tuple(known for known in found if known is not None)
+
+
+def _sent(
+    info: TableInfo, offered: pa.Schema, operation: Operation, columns: tuple[str, ...] | None
+) -> tuple[tuple[str, str], ...]:
+    have = {known: f.name for f in offered if (known := _find(info, f.name)) is not None}
+    key = set(info.primary_key)
+    if operation is Operation.DELETE:
+        needed = key
+    elif columns is not None:
+        needed = key | set(columns)
+    elif info.merge_engine is MergeEngine.AGGREGATE and operation is Operation.UPSERT:
+        needed = key | set(have)
+    else:
+        needed = set(info.schema.names)
+    for name in info.schema.names:
+        if name in needed and name not in have:
+            hint = "" if name in key else "; or pass columns=[...] to write only some"
+            raise SchemaMismatchError(f"a column is missing from the data; add it{hint}", column=name, table=info.path)
+    sent = [(have[name], name) for name in info.schema.names if name in needed]
+    if operation is Operation.APPLY:
+        if CHANGE_TYPE not in offered.names:
+            raise SchemaMismatchError(
+                "rows to apply need a column that says what each does: +I, -U, +U or -D", column=CHANGE_TYPE
+            )
+        sent.append((CHANGE_TYPE, CHANGE_TYPE))
+    return tuple(sent)
+
+
+def _check_types(info: TableInfo, offered: pa.Schema, sent: tuple[tuple[str, str], ...]) -> None:
+    for source, name in sent:
+        if name == CHANGE_TYPE:
+            continue
+        found, wanted = offered.field(source).type, info.schema.column(name).type
+        # Spark reads a time without zone in the session's, we would in UTC: the user says which is meant.
+        zoned = arrow.is_timestamp(found) and arrow.is_timestamp(wanted) and found.tz is None and wanted.tz is not None
+        if zoned or not castable(found, wanted):
+            raise SchemaMismatchError(
+                "the data has a type that the column cannot take without loss; cast it first",
+                column=name,
+                type=str(found),
+                wanted=str(wanted),
+            )

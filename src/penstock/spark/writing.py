@@ -1,0 +1,50 @@
+"""A DataFrame into a table, as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from penstock.model.calls import Operation
+from penstock.spark.links import planning_link
+from penstock.spark.options import Options
+from penstock.spark.register import register
+from penstock.spark.source import PenstockDataSource
+from penstock.spark.to_buckets import place
+from penstock.spark.write_options import write_options
+from penstock.spark.write_plan import plan_write
+
+
+def write(
+    df: DataFrame,
+    url: str | None,
+    table: str,
+    *,
+    operation: str | None = None,
+    columns: Iterable[str] | None = None,
+    agg_mode: str | None = None,
+    order_by: str | Iterable[str] | None = None,
+    overwrite: bool = False,
+    **options: Any,
+) -> None:
+    """Write a DataFrame as a whole: its rows appear together when the job is done, or not at all.
+
+    Rows of one key are written in the order of `order_by`; without it, which of them is last is undefined.
+
+    Raises:
+        InvalidError: options, table and data do not go together.
+        SchemaMismatchError: the data does not fit the table; names the column.
+        LockedError: another owner holds the columns.
+    """
+    checked = write_options(
+        url, table, operation=operation, columns=columns, agg_mode=agg_mode, order_by=order_by, others=options
+    )
+    register(df.sparkSession)
+    if checked.is_set("order_by") or checked.get("operation") == Operation.APPLY:
+        plan = plan_write(checked, planning_link(checked), df.schema)
+        df = place(df, plan).select(*(f"`{source}`" for source, _ in plan.sent))
+        checked = Options({name: text for name, text in checked.for_spark().items() if name != "orderBy"})
+    writer = df.write.format(PenstockDataSource.name()).options(**checked.for_spark())
+    writer.mode("overwrite" if overwrite else "append").save()
