@@ -6,6 +6,7 @@ answers are exact, and writing goes on. Each case prints its seed; the case's id
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterator
 from random import Random
@@ -17,7 +18,7 @@ from penstock.model.merge_engine import MergeEngine
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
 from penstock.tablet.sealing import seal
-from penstock.testing.fault_gate import SimulatedCrash
+from penstock.testing.fault_gate import Operation, SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.tablet_rig import TabletRig
 from penstock.testing.tablet_writes import RandomWrites
@@ -34,15 +35,16 @@ class Script:
         self.writes = RandomWrites(Random(1), MergeEngine.LAST_ROW)
 
     def run(self) -> None:
-        for round_ in range(3):
-            self._write(4)
-            seal(self.rig.tablet, active_too=round_ != 1)
+        for round_ in range(2):
+            self._write(3)
+            seal(self.rig.tablet, active_too=round_ == 0)
             self._write(2)
             checkpoint(self.rig.tablet, self.index.flush)
             self._write(1)
             compact(self.rig.tablet, self.rig.oracle.end)
         self.rig.add_column()
         self._write(1)
+        seal(self.rig.tablet, active_too=True)
         self.rig.tablet.close()
 
     def _write(self, count: int) -> None:
@@ -61,10 +63,25 @@ def run_until_crash(disk: FaultyDisk) -> Script | None:
     return script
 
 
-def operations() -> int:
+def operations() -> list[Operation]:
+    """Return the operations of the whole life, in order."""
+    found: list[Operation] = []
+
+    def note(operation: Operation) -> bool:
+        found.append(operation)
+        return False
+
     disk = FaultyDisk()
+    disk.fail_when(note, errno.EIO)
     run_until_crash(disk)
-    return disk.operations
+    return found
+
+
+def moments(shard: int, *dones: float) -> Iterator[tuple[int, float]]:
+    """Yield this shard's operations, each with how much of it is done; half of one makes sense for appends only."""
+    for operation in operations()[shard::SHARDS]:
+        for done in (*dones, *((0.5,) if operation.kind in {"append", "make_directory"} else ())):
+            yield operation.number, done
 
 
 def go_on(script: Script, disk: FaultyDisk, seed: int) -> None:
@@ -72,10 +89,9 @@ def go_on(script: Script, disk: FaultyDisk, seed: int) -> None:
     random = Random(seed)
     rig = script.rig
     rig.reopen(disk, script.index.after_crash(seed))
-    rig.check(random)
+    rig.check(random, looks=2)
     for _ in range(2):
         rig.write([script.writes.next(rig.oracle.columns)])
-    rig.check(random)
     rig.reopen(disk.after_power_loss(seed))
     rig.check(random, looks=1)
 
@@ -90,32 +106,35 @@ def saved_ends_are_usable(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_killed_at_every_operation_nothing_acknowledged_is_lost(shard: int) -> None:
-    for number in range(shard, operations(), SHARDS):
-        for done in (0.0, 0.5, 1.0):
-            print(f"operation={number} done={done}")
-            disk = FaultyDisk()
-            disk.crash_at(number, done=done)
-            script = run_until_crash(disk)
-            assert script is not None
-            go_on(script, disk.after_kill(), seed=number)
+    # An operation that was done is the one after it before it began.
+    for number, done in moments(shard, 0.0):
+        print(f"operation={number} done={done}")
+        disk = FaultyDisk()
+        disk.crash_at(number, done=done)
+        script = run_until_crash(disk)
+        assert script is not None
+        go_on(script, disk.after_kill(), seed=number)
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_power_lost_at_every_operation_nothing_acknowledged_is_lost(shard: int) -> None:
-    for number in range(shard, operations(), SHARDS):
-        for seed, done in enumerate((0.0, 0.5, 1.0), start=3 * number):
-            print(f"operation={number} done={done} seed={seed}")
-            disk = FaultyDisk()
-            disk.crash_at(number, done=done)
-            script = run_until_crash(disk)
-            assert script is not None
-            go_on(script, disk.after_power_loss(seed), seed)
+    losses = 0
+    for number, done in moments(shard, 0.0, 1.0):
+        seed = 3 * number + int(2 * done)
+        print(f"operation={number} done={done} seed={seed}")
+        disk = FaultyDisk()
+        disk.crash_at(number, done=done)
+        script = run_until_crash(disk)
+        assert script is not None
+        go_on(script, disk.after_power_loss(seed), seed)
+        losses += 2  # the second one after going on
+    assert SHARDS * losses > 500
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_power_lost_again_while_reopening_nothing_acknowledged_is_lost(shard: int) -> None:
     """The second loss strikes within recovery, or in the first writes after it."""
-    total = operations()
+    total = len(operations())
     for seed in range(shard, 160, SHARDS):
         random = Random(seed)
         number, again, done = random.randrange(total), random.randrange(14), random.choice((0.0, 0.5, 1.0))
@@ -139,7 +158,7 @@ def test_power_lost_again_while_reopening_nothing_acknowledged_is_lost(shard: in
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(40))
 def test_power_lost_in_many_ways_nothing_acknowledged_is_lost(shard: int) -> None:
-    total = operations()
+    total = len(operations())
     for seed in range(1_000 + 200 * shard, 1_200 + 200 * shard):
         random = Random(seed)
         print(f"seed={seed}")
