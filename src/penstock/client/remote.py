@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.client.call_streams import CallStreams
+from penstock.client.remote_owners import RemoteOwners
 from penstock.errors import ClosedError, InvalidError, NotFoundError
 from penstock.model.aggregate import AggFunction
 from penstock.model.bucket import TableBucket
@@ -56,7 +57,7 @@ _TRANSPORT: Final = [
 ]
 
 
-class RemoteNode:
+class RemoteNode(RemoteOwners):
     """A server's node. Thread-safe; connects when it is first asked, and again after the connection broke.
 
     A call is made once: whoever calls decides what is tried again. Implements `penstock.model.node.Node`.

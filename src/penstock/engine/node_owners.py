@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 
@@ -11,12 +12,14 @@ from penstock.engine.metadata import Delete, MetadataStore
 from penstock.engine.owner_record import PREFIX, OwnerRecord, table_prefix
 from penstock.engine.owners import Owners
 from penstock.engine.settings import Settings
-from penstock.errors import ClosedError, NotFoundError, UnavailableError
+from penstock.errors import ClosedError, NotFoundError, PenstockError, UnavailableError
 from penstock.model.calls import WriteCall, WriteResult
 from penstock.model.owner import AcquireOwner, AttemptEnd, EpochBegun, OwnerGrant, OwnerInfo, UndoResult
 from penstock.model.owner_token import OwnerToken
 from penstock.runtime.clock import Clock
 from penstock.runtime.disk import Disk
+
+_log = logging.getLogger("penstock")
 
 
 class NodeOwners:
@@ -45,13 +48,16 @@ class NodeOwners:
         with self._lock:
             self._owners[table.info.table_id] = owners
 
-    def unsettled(self) -> list[int]:
-        """Return the tables whose owners have something to finish or to undo."""
-        found = []
-        for table_id, record in self._records():
-            if record.opened is not None or record.accepted:
-                found.append(table_id)
-        return sorted(set(found))
+    def resume(self) -> None:
+        """Open the tables whose owners have something to finish or to undo."""
+        unsettled = {table_id for table_id, record in self._records() if record.opened is not None or record.accepted}
+        for table_id in sorted(unsettled):
+            try:
+                self._tables(table_id)
+            except NotFoundError:
+                self.forget(table_id)  # it was dropped, and the process died before its owners were forgotten
+            except (PenstockError, OSError) as error:
+                _log.error("table with unsettled owners cannot be opened table_id=%s reason=%s", table_id, error)
 
     def forget(self, table_id: int) -> None:
         """Forget the owners of a table that was dropped."""

@@ -8,8 +8,10 @@ undone, and the next undo finds the others by the log alone.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from penstock.engine.attempts import Attempts, check_attempts
@@ -22,11 +24,13 @@ from penstock.engine.owner_record import OwnerRecord
 from penstock.engine.owner_undo import OwnerUndo
 from penstock.engine.settings import Settings
 from penstock.engine.staged_commit import StagedCommit
-from penstock.errors import ConflictError, InvalidError, UnsupportedError
+from penstock.errors import ConflictError, InvalidError, PenstockError, UnsupportedError
 from penstock.model.owner import AcquireOwner, EpochBegun, EpochStatus, OwnerGrant, OwnerInfo, UndoResult
 from penstock.model.owner_token import OwnerToken
 from penstock.runtime.clock import Clock
 from penstock.runtime.disk import Disk
+
+_log = logging.getLogger("penstock")
 
 T = TypeVar("T")
 ID_LENGTH_MAX = 200
@@ -46,9 +50,7 @@ class Owners:
         for tablet in table.committer.tablets.values():
             self.guard.adopt(tablet)
         table.committer.guard = self.guard
-        for owner in self._book:
-            if owner.record.accepted:
-                self._step(lambda owner=owner: self.staged.roll_forward(owner))  # type: ignore[misc]
+        self._finish_commits()
 
     def acquire(self, call: AcquireOwner) -> OwnerGrant:
         """Make somebody the owner of columns; an older holder of the same id is fenced.
@@ -179,13 +181,23 @@ class Owners:
 
     def reap(self) -> None:
         """Undo what was abandoned, and forget who was silent too long."""
+        self._finish_commits()
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         for owner in self._book:
             unsettled = bool(owner.pending) or owner.record.opened is not None
             if unsettled and now_ms - owner.seen_ms >= self._settings.owner_abandon_after_ms:
-                self._step(lambda owner=owner: self._abandon(owner, now_ms))  # type: ignore[misc]
+                self._step(partial(self._abandon, owner, now_ms))
             elif not unsettled and wall_ms - owner.record.used_ms >= self._settings.owner_retention_ms:
-                self._step(lambda owner=owner: self._expire(owner, wall_ms))  # type: ignore[misc]
+                self._step(partial(self._expire, owner, wall_ms))
+
+    def _finish_commits(self) -> None:
+        """Roll forward what was decided and not applied; what cannot be now is tried again."""
+        for owner in self._book:
+            if owner.record.accepted:
+                try:
+                    self._step(partial(self.staged.roll_forward, owner))
+                except (PenstockError, OSError) as error:
+                    _log.error("a committed epoch is not applied yet owner=%s reason=%s", owner.record.owner, error)
 
     def _acquire(self, call: AcquireOwner, columns: Columns) -> OwnerGrant:
         now_ms = self._clock.monotonic_ms()

@@ -28,10 +28,11 @@ from penstock.model.calls import (
     WriteResult,
 )
 from penstock.model.lease import AcquireLease, LeaseInfo, Snapshot
+from penstock.model.owner_node import OwnerNode
 from penstock.model.table import TableInfo, TableSpec
 
 
-class Node(Protocol):
+class Node(OwnerNode, Protocol):
     """A whole node, from a client's side. Thread-safe."""
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:

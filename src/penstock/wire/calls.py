@@ -8,6 +8,15 @@ from penstock.model.aggregate import AggFunction
 from penstock.wire.call import Call
 from penstock.wire.field import BOOL, BUCKET, BYTES, INT, NOTHING, TEXT, VALUE, choice, listed, maybe
 from penstock.wire.lease_records import ACQUIRE_LEASE, LEASE_INFO, SNAPSHOT
+from penstock.wire.owner_records import (
+    ACQUIRE_OWNER,
+    ATTEMPT_END,
+    ATTEMPTS,
+    EPOCH_BEGUN,
+    OWNER_GRANT,
+    OWNER_INFO,
+    UNDO_RESULT,
+)
 from penstock.wire.records import (
     CHANGE_PAGE,
     CUT,
@@ -77,5 +86,16 @@ RELEASE_LEASE: Final = Call("release_lease", LEASE_INFO, {"lease_id": TEXT, "buc
 DROP_LEASE: Final = Call("drop_lease", NOTHING, {"lease_id": TEXT})
 LIST_LEASES: Final = Call("list_leases", listed(LEASE_INFO))
 LEASE: Final = Call("lease", LEASE_INFO, {"lease_id": TEXT})
+
+ACQUIRE_AN_OWNER: Final = Call("acquire_owner", OWNER_GRANT, {"call": ACQUIRE_OWNER})
+RENEW_OWNER: Final = Call("renew_owner", INT, {"owner": BYTES})
+RELEASE_OWNER: Final = Call("release_owner", NOTHING, {"owner": BYTES})
+DROP_OWNER: Final = Call("drop_owner", UNDO_RESULT, {"table_id": INT, "owner": TEXT, "undo": BOOL})
+LIST_OWNERS: Final = Call("list_owners", listed(OWNER_INFO))
+BEGIN_EPOCH: Final = Call("begin_epoch", EPOCH_BEGUN, {"owner": BYTES, "epoch": INT})
+COMMIT_EPOCH: Final = Call("commit_epoch", NOTHING, {"owner": BYTES, "epoch": INT, "attempts": maybe(ATTEMPTS)})
+UNDO_OWNER: Final = Call("undo_owner", UNDO_RESULT, {"owner": BYTES})
+STAGE: Final = Call("stage", WRITE_RESULT, {"call": WRITE_CALL})
+END_ATTEMPT: Final = Call("end_attempt", ATTEMPT_END, {"owner": BYTES, "attempt": BYTES, "written": INT})
 
 CALLS: Final[dict[str, Call[Any]]] = {call.name: call for call in list(globals().values()) if isinstance(call, Call)}
