@@ -70,7 +70,13 @@ def test_writes_that_wait_share_one_sync(rig: LiveTableRig) -> None:
     table = rig.create("default.t", DDL)
     write(table, [{"id": 0, "v": 0}])
     syncs: list[DiskOperation] = []
-    rig.disk.skip_syncs(lambda operation: is_segment_sync(operation) and bool(syncs.append(operation)))
+
+    def count(operation: DiskOperation) -> bool:
+        if is_segment_sync(operation):
+            syncs.append(operation)
+        return False
+
+    rig.disk.skip_syncs(count)
     with ThreadPoolExecutor(20) as pool:
         go_on = held_back(table, pool)
         waiting = [pool.submit(write, table, [{"id": number, "v": number}]) for number in range(1, 17)]
