@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock.client.connection import Connection, connect
+from penstock.client.retry import Retry
 from penstock.engine.engine import Engine
 from penstock.engine.live_table import LiveTable
+from penstock.errors import DirectoryInUseError
 from penstock.server.serve import serve
 from penstock.server.server import Server
 
@@ -77,4 +79,5 @@ class NodeHouse:
             return
         self._connection = None
         gc.collect()
-        self.open()
+        # A thread of a writer that just ended may be the last to know the node; then it closes it, in its time.
+        Retry().run(self.open, when=lambda error: isinstance(error, DirectoryInUseError))
