@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import ClosedError
+from penstock.index.front import FrontedKeyIndex
+from penstock.index.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
 from penstock.index.memory import MemoryKeyIndex
 from penstock.index.rocks import RocksKeyIndex
@@ -38,13 +40,29 @@ def reopen_memory(index: KeyIndex) -> KeyIndex:
     return index.after_crash(seed=0)
 
 
-@pytest.fixture(params=["rocks", "memory"])
+TINY = FrontSettings(table_bytes_max=4_096, dirty_bytes_max=4_096, drain_chunk_keys=7, drain_rows_max=50, pause_us=0)
+"""So small that tables are begun anew and dirty keys are written by writers all the time."""
+
+
+def fronted_memory(settings: FrontSettings) -> Case:
+    below = MemoryKeyIndex()
+    return Case(FrontedKeyIndex(below, settings), lambda _: FrontedKeyIndex(below.after_crash(seed=0), settings))
+
+
+@pytest.fixture(params=["rocks", "memory", "front", "tiny front", "front over rocks"])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
     path = tmp_path / "index"
-    if request.param == "rocks":
-        made = Case(RocksKeyIndex(path), lambda _: RocksKeyIndex(path))
-    else:
-        made = Case(MemoryKeyIndex(), reopen_memory)
+    match request.param:
+        case "rocks":
+            made = Case(RocksKeyIndex(path), lambda _: RocksKeyIndex(path))
+        case "memory":
+            made = Case(MemoryKeyIndex(), reopen_memory)
+        case "front":
+            made = fronted_memory(FrontSettings())
+        case "tiny front":
+            made = fronted_memory(TINY)
+        case _:
+            made = Case(FrontedKeyIndex(RocksKeyIndex(path)), lambda _: FrontedKeyIndex(RocksKeyIndex(path)))
     yield made
     made.index.close()
 

@@ -1,0 +1,210 @@
+"""One bucket of the front: its table of fingerprints, and the log of what is not in the index below yet.
+
+Invariants
+- Every key in the dirty log is in the table. So what the table does not know, the index below does.
+- The table is *complete* while nothing but the table was ever needed: the index below held no key of
+  the bucket when it was first seen, and nothing was forgotten since. Then an unknown key is absent.
+- What is written below is a prefix of the calls, the last offset of each key; the applied offset goes
+  with the last keys. After a crash, replay meets what a call cut short would have left.
+- What a reader found below is remembered only if the table was not begun anew meanwhile, and never over
+  what the table knows by then.
+
+Lock order: `_draining`, then `_lock`. The index below is never called under `_lock`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.codec.byte_rows import ByteRows
+from penstock.index.dirty_log import DirtyLog, join_chunks, latest
+from penstock.index.front_memory import FrontMemory
+from penstock.index.hash_table import SLOTS_MIN, UNKNOWN, HashTable, Prints, slots_for, table_bytes
+from penstock.index.key_hash import NarrowHash, WideHash, narrow_width, rows_of
+from penstock.index.key_index import KeyIndex, Offsets
+from penstock.model.bucket import BucketId
+from penstock.model.change import NO_OFFSET
+
+_SCANS_MAX: Final = 32
+"""After so many scans of the dirty keys it would have been cheaper to write them."""
+
+
+class BucketFront:
+    """The front of one bucket. Thread-safe."""
+
+    def __init__(self, bucket: BucketId, inner: KeyIndex, wide: WideHash, memory: FrontMemory) -> None:
+        self._bucket = bucket
+        self._inner = inner
+        self._wide = wide
+        self._memory = memory
+        self._lock = threading.Lock()
+        self._draining = threading.Lock()
+        self._written = inner.applied(bucket)
+        self._complete = self._written == 0 and len(inner.prefix(bucket, b"", 1)[0]) == 0
+        self._hash: NarrowHash | WideHash | None = None
+        self._table = HashTable(NarrowHash.words)
+        self._begun = 0
+        self._dirty = DirtyLog()
+        self._scans = 0
+        self.applied = self._written
+        self.used_at = 0
+        memory.change(tables=self._table.nbytes)
+
+    @property
+    def dirty_bytes(self) -> int:
+        """Return the memory of the dirty keys."""
+        return self._dirty.nbytes
+
+    @property
+    def is_pressed(self) -> bool:
+        """Tell whether the table will have to be begun anew soon; for that nothing may be dirty."""
+        table = self._table
+        return table.is_nearly_full and not self._memory.fits(table.nbytes)
+
+    def get_many(self, keys: pa.BinaryArray) -> Offsets:
+        """Return the offset of each key's live row, -1 where there is none."""
+        rows = rows_of(keys)
+        with self._lock:
+            prints = self._prints(rows)
+            offsets = self._table.find(prints)
+            unknown = offsets == UNKNOWN
+            if self._complete or not unknown.any():
+                offsets[unknown] = NO_OFFSET
+                return offsets
+            begun = self._begun
+        offsets[unknown] = self._inner.get_many(self._bucket, keys.filter(pa.array(unknown)))
+        found = np.flatnonzero(unknown & (offsets != NO_OFFSET))
+        with self._lock:
+            if len(found) and begun == self._begun and self._has_room(len(found)):
+                self._table.store(tuple(word[found] for word in prints), offsets[found], replace=False)
+        return offsets
+
+    def apply(self, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
+        """Point each key at its offset in memory, and note it among the dirty keys."""
+        rows, offsets = rows_of(keys), np.array(offsets, np.int64)
+        with self._lock:
+            if len(keys):
+                prints = self._prints(rows)
+                if not self._has_room(len(keys)):
+                    # With dirty keys in it the table grows all the same; the next call is the one to write them.
+                    self._begin_anew()
+                    self._grow(len(keys))
+                self._table.store(prints, offsets)
+            self._memory.change(dirty=self._dirty.append(keys, offsets, applied))
+            self.applied = applied
+
+    def prefix(self, prefix: bytes, limit: int | None) -> tuple[pa.BinaryArray, Offsets]:
+        """Return the keys that start with `prefix`, in key order, and their offsets."""
+        if self._scans >= _SCANS_MAX:
+            self.drain()
+        with self._lock:
+            # Before the index below is read: what is written there meanwhile is in both, never in neither.
+            chunks = self._dirty.chunks()
+            self._scans += bool(chunks)
+        if not chunks:
+            return self._inner.prefix(self._bucket, prefix, limit)
+        dirty = join_chunks(chunks)
+        starts = pc.starts_with(dirty.keys, pattern=prefix)
+        keys, offsets = dirty.keys.filter(starts), dirty.offsets[starts.to_numpy(zero_copy_only=False)]
+        # Each dirty key hides at most one below.
+        below = self._inner.prefix(self._bucket, prefix, None if limit is None else limit + len(keys))
+        keys, offsets = latest(pa.concat_arrays([below[0], keys]), np.concatenate([below[1], offsets]))
+        live = np.flatnonzero(offsets != NO_OFFSET)[:limit]
+        return keys.take(pa.array(live)), offsets[live]
+
+    def drain(
+        self, rows_max: int | None = None, *, chunk_keys: int | None = None, between: Callable[[], None] | None = None
+    ) -> None:
+        """Write what is dirty now to the index below, or the oldest part of it; `between` runs between chunks."""
+        with self._draining:
+            with self._lock:
+                self._scans = 0
+                taken = self._dirty.take(rows_max)
+            if taken is None:
+                return
+            keys, offsets = latest(taken.keys, taken.offsets)
+            size = chunk_keys or max(len(keys), 1)
+            for start in range(0, max(len(keys), 1), size):
+                if start and between is not None:
+                    between()
+                end = start + size
+                applied = taken.applied if end >= len(keys) else self._written
+                self._inner.apply(self._bucket, keys[start:end], offsets[start:end], applied)
+            self._written = taken.applied
+            with self._lock:
+                self._memory.change(dirty=-self._dirty.written())
+
+    def forget(self) -> bool:
+        """Give the table's memory back; False if it has none to speak of, is in use, or has dirty keys in it."""
+        # Whoever asks may hold another front's lock: waiting for this one could be for ever.
+        if self._table.slots == SLOTS_MIN or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            return self._begin_anew()
+        finally:
+            self._lock.release()
+
+    def drop(self) -> None:
+        """Forget the bucket, here and below; the front is of no further use."""
+        with self._draining:
+            self._inner.drop(self._bucket)
+            with self._lock:
+                self._memory.change(tables=-self._table.nbytes, dirty=-self._dirty.nbytes)
+                self._table, self._dirty = HashTable(NarrowHash.words), DirtyLog()
+                self._hash, self._complete = None, True
+                self._begun += 1
+                self.applied = self._written = 0
+
+    def _has_room(self, count: int) -> bool:
+        """Tell whether the table holds so many more, grown if it may grow."""
+        grown = self._slots_with(count)
+        extra = table_bytes(self._table.words, grown) - self._table.nbytes
+        if extra > 0 and not self._memory.make_room(extra):
+            return False
+        self._grow(count)
+        return True
+
+    def _slots_with(self, count: int) -> int:
+        return max(slots_for(self._table.used + count), self._table.slots)
+
+    def _grow(self, count: int) -> None:
+        slots = self._slots_with(count)
+        if slots > self._table.slots:
+            # In a complete table a key that is absent need not be known to be.
+            self._replace(self._table.grown(slots, keep_absent=not self._complete))
+
+    def _begin_anew(self) -> bool:
+        if self._dirty:
+            return False
+        self._replace(HashTable(self._table.words))
+        self._complete = False
+        return True
+
+    def _replace(self, table: HashTable) -> None:
+        self._memory.change(tables=table.nbytes - self._table.nbytes)
+        self._table = table
+        self._begun += 1
+
+    def _prints(self, rows: ByteRows) -> Prints:
+        """Return the fingerprints of the keys; one of another width than all before makes all of them wide."""
+        if len(rows.lengths) and self._hash is not self._wide:
+            width = narrow_width(rows)
+            if self._hash is None and width is not None:
+                self._hash = NarrowHash(width)
+            elif not isinstance(self._hash, NarrowHash) or self._hash.width != width:
+                self._widen()
+        return (self._hash or self._wide).prints(rows)
+
+    def _widen(self) -> None:
+        table = HashTable(self._wide.words, slots_for(self._table.used))
+        if isinstance(self._hash, NarrowHash):
+            prints, offsets = self._table.entries()
+            table.store(self._wide.prints(self._hash.keys(prints)), offsets)
+        self._replace(table)
+        self._hash = self._wide

@@ -1,0 +1,123 @@
+"""A fast front for a key index: writes go to memory, and to the index below when it is flushed.
+
+The index below is what survives. While the process runs, the front answers; after a crash the index
+below says up to where it got, and the log is replayed from there, as after any crash. So durability
+is not the front's concern, order is: see `bucket_front.py`.
+
+Memory is bounded. A log of dirty keys over its limit is written by the writers that fill it; a table
+that may not grow is begun anew when its keys are all below, and what it forgot is asked for there.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.errors import ClosedError
+from penstock.index.bucket_front import BucketFront
+from penstock.index.front_memory import FrontMemory
+from penstock.index.front_settings import FrontSettings
+from penstock.index.key_hash import WideHash
+from penstock.index.key_index import KeyIndex, Offsets
+from penstock.model.bucket import BucketId
+
+_QUIET_CHUNKS: Final = 64
+"""So many chunks without a call in between, and a flush stops pausing for callers."""
+
+
+class FrontedKeyIndex:
+    """Primary key to offset in memory, over an index that survives. Thread-safe."""
+
+    def __init__(self, inner: KeyIndex, settings: FrontSettings | None = None) -> None:
+        self._inner = inner
+        self._settings = settings or FrontSettings()
+        self._wide = WideHash()
+        self._memory = FrontMemory(self._settings.table_bytes_max, self._give_up)
+        self._fronts: dict[BucketId, BucketFront] = {}
+        self._opening = threading.Lock()
+        self._closed = threading.Event()
+        self._calls = 0
+
+    def get_many(self, bucket: BucketId, keys: pa.BinaryArray) -> Offsets:
+        """Return the offset of each key's live row, -1 where there is none."""
+        return self._front(bucket).get_many(keys)
+
+    def apply(self, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
+        """Point each key at its offset, or remove it where the offset is -1, in memory."""
+        assert len(keys) == len(offsets)
+        front = self._front(bucket)
+        self._relieve(front, max(self._settings.drain_rows_max, 2 * len(keys)))
+        front.apply(keys, offsets, applied)
+
+    def applied(self, bucket: BucketId) -> int:
+        """Return the applied offset of the bucket; 0 if it was never set."""
+        self._check_open()
+        front = self._fronts.get(bucket)
+        return self._inner.applied(bucket) if front is None else front.applied
+
+    def prefix(self, bucket: BucketId, prefix: bytes, limit: int | None = None) -> tuple[pa.BinaryArray, Offsets]:
+        """Return the keys that start with `prefix`, in key order, and their offsets."""
+        return self._front(bucket).prefix(prefix, limit)
+
+    def flush(self) -> None:
+        """Write what was applied to the index below, and make it durable there."""
+        self._check_open()
+        seen, quiet = self._calls, 0
+
+        def pause() -> None:
+            # Without it a thread that needs the GIL gets it only every five milliseconds, and gives it up often.
+            nonlocal seen, quiet
+            seen, quiet = self._calls, 0 if seen != self._calls else quiet + 1
+            if quiet < _QUIET_CHUNKS:
+                self._closed.wait(self._settings.pause_us / 1e6)
+
+        for front in list(self._fronts.values()):
+            front.drain(chunk_keys=self._settings.drain_chunk_keys, between=pause)
+        self._inner.flush()
+
+    def drop(self, bucket: BucketId) -> None:
+        """Forget the bucket, in memory and below."""
+        self._check_open()
+        front = self._fronts.get(bucket)
+        if front is None:
+            self._inner.drop(bucket)
+            return
+        front.drop()
+        with self._opening:
+            self._fronts.pop(bucket, None)
+
+    def close(self) -> None:
+        """Release everything; idempotent. What was not flushed may be lost."""
+        self._closed.set()
+        self._inner.close()
+        self._fronts.clear()
+
+    def _front(self, bucket: BucketId) -> BucketFront:
+        self._check_open()
+        self._calls += 1
+        front = self._fronts.get(bucket)
+        if front is None:
+            with self._opening:
+                front = self._fronts.get(bucket)
+                if front is None:
+                    front = self._fronts[bucket] = BucketFront(bucket, self._inner, self._wide, self._memory)
+        front.used_at = self._calls
+        return front
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise ClosedError("the index is closed; open it again")
+
+    def _relieve(self, front: BucketFront, rows: int) -> None:
+        """Write some dirty keys below where memory asks for it, before there are more."""
+        if front.is_pressed:
+            front.drain(rows)
+        if self._memory.dirty_bytes > self._settings.dirty_bytes_max:
+            max(list(self._fronts.values()), key=lambda each: each.dirty_bytes, default=front).drain(rows)
+
+    def _give_up(self) -> bool:
+        """Give up the table of the bucket that was not used for longest, of those that can do without."""
+        fronts = sorted(self._fronts.values(), key=lambda each: each.used_at)
+        return any(front.forget() for front in fronts)
