@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.client.change_stream import ChangeStream
     from penstock.client.connection import Connection, connect
     from penstock.client.lease import Lease
+    from penstock.client.owner import Owner
     from penstock.client.page_scanner import PageScanner
     from penstock.client.scan import Scan
     from penstock.client.scan_builder import ScanBuilder
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.model.filter import col
     from penstock.model.lease import Snapshot
     from penstock.model.merge_engine import MergeEngine
+    from penstock.model.owner import OwnerInfo, UndoResult
     from penstock.model.schema import Schema
     from penstock.model.table import TableInfo
     from penstock.server.serve import serve
@@ -48,6 +50,8 @@ _HOMES = {
     "Lease": "penstock.client.lease",
     "MergeEngine": "penstock.model.merge_engine",
     "Offsets": "penstock.model.calls",
+    "Owner": "penstock.client.owner",
+    "OwnerInfo": "penstock.model.owner",
     "PageScanner": "penstock.client.page_scanner",
     "PenstockError": "penstock.errors",
     "Scan": "penstock.client.scan",
@@ -58,6 +62,7 @@ _HOMES = {
     "Table": "penstock.client.table",
     "TableBucket": "penstock.model.bucket",
     "TableInfo": "penstock.model.table",
+    "UndoResult": "penstock.model.owner",
     "WriteResult": "penstock.model.calls",
     "Writer": "penstock.client.writer",
     "col": "penstock.model.filter",
@@ -75,6 +80,8 @@ __all__ = [
     "Lease",
     "MergeEngine",
     "Offsets",
+    "Owner",
+    "OwnerInfo",
     "PageScanner",
     "PenstockError",
     "Scan",
@@ -85,6 +92,7 @@ __all__ = [
     "Table",
     "TableBucket",
     "TableInfo",
+    "UndoResult",
     "WriteResult",
     "Writer",
     "col",

@@ -24,6 +24,7 @@ from penstock.model.aggregate import AggFunction
 from penstock.model.calls import OpenScan, ScannerInfo
 from penstock.model.merge_engine import MergeEngine
 from penstock.model.node import Node
+from penstock.model.owner import OwnerInfo, UndoResult
 from penstock.model.quantity import parse_bytes
 from penstock.model.schema import Schema
 from penstock.model.spec import make_spec
@@ -252,6 +253,20 @@ class Connection:
             LeaseNotFoundError: it is unknown or has expired.
         """
         return Lease(self._link, self._link.retry.run(lambda: self._link.node.lease(lease_id)))
+
+    def list_owners(self) -> list[OwnerInfo]:
+        """Return all owners of all tables: columns, fence, epochs, rows pending, holder, expiry."""
+        return self._link.retry.run(self._link.node.list_owners)
+
+    def drop_owner(self, owner: str, table: str, undo: bool = True) -> UndoResult:
+        """Forget an owner of a table; what it has not committed is undone, or with `undo=False` stays.
+
+        Raises:
+            OwnerNotFoundError: the table has no such owner.
+            TableNotFoundError: there is no such table.
+        """
+        table_id = self._link.retry.run(lambda: self._link.node.table(table)).table_id
+        return self._link.node.drop_owner(table_id, owner, undo=undo)
 
     def close(self) -> None:
         """Close the connection; a directory is free again after that. Idempotent."""

@@ -17,9 +17,11 @@ from penstock.client.cut_pin import CutPin
 from penstock.client.lease import LatestSnapshots, Lease, TableCut
 from penstock.client.link import Link
 from penstock.client.lookups import Lookups
+from penstock.client.owner import AttemptId, OwnerLike, attempt_bytes, owner_token
 from penstock.client.scan import Scan
 from penstock.client.scan_builder import ScanBuilder
 from penstock.client.scan_request import ScanSource, compile_filter
+from penstock.client.table_owners import TableOwners
 from penstock.client.write_requests import WriteRequests
 from penstock.client.writer import Writer
 from penstock.errors import InvalidError
@@ -31,7 +33,7 @@ from penstock.model.table import TableInfo
 from penstock.model.type_words import parse_type
 
 
-class Table:
+class Table(TableOwners):
     """A handle to one table. Thread-safe, cheap to share.
 
     It names the table by id, so it never reaches another table of the same name; and it knows the
@@ -64,7 +66,8 @@ class Table:
         data: object,
         columns: Iterable[str] | None = None,
         agg_mode: str = "accumulate",
-        owner: bytes | None = None,
+        owner: OwnerLike | None = None,
+        attempt: AttemptId | None = None,
     ) -> WriteResult:
         """Insert or replace rows by key; with `columns=` write only those. Return when durable and visible.
 
@@ -74,9 +77,15 @@ class Table:
             UnsupportedError: the table has no primary key.
             UnavailableError: not now; the same call may succeed later.
         """
-        return self._write(self._requests.upsert(data, columns, agg_mode, owner))
+        return self._write(self._requests.upsert(data, columns, agg_mode, owner_token(owner), attempt_bytes(attempt)))
 
-    def delete(self, keys: object, columns: Iterable[str] | None = None, owner: bytes | None = None) -> WriteResult:
+    def delete(
+        self,
+        keys: object,
+        columns: Iterable[str] | None = None,
+        owner: OwnerLike | None = None,
+        attempt: AttemptId | None = None,
+    ) -> WriteResult:
         """Delete the rows of these keys; with `columns=` null those, and delete a row when none is left.
 
         Raises:
@@ -85,9 +94,9 @@ class Table:
             UnsupportedError: the table has no primary key.
             UnavailableError: not now; the same call may succeed later.
         """
-        return self._write(self._requests.delete(keys, columns, owner))
+        return self._write(self._requests.delete(keys, columns, owner_token(owner), attempt_bytes(attempt)))
 
-    def append(self, data: object, owner: bytes | None = None) -> WriteResult:
+    def append(self, data: object, owner: OwnerLike | None = None, attempt: AttemptId | None = None) -> WriteResult:
         """Append rows to a log table. Return when durable and visible.
 
         Raises:
@@ -95,9 +104,11 @@ class Table:
             UnsupportedError: the table has a primary key.
             UnavailableError: not now; the same call may succeed later.
         """
-        return self._write(self._requests.append(data, owner))
+        return self._write(self._requests.append(data, owner_token(owner), attempt_bytes(attempt)))
 
-    def apply_changes(self, changes: object, owner: bytes | None = None) -> WriteResult:
+    def apply_changes(
+        self, changes: object, owner: OwnerLike | None = None, attempt: AttemptId | None = None
+    ) -> WriteResult:
         """Apply rows that say in `_change_type` what they do, as a changelog emits them.
 
         Raises:
@@ -106,7 +117,7 @@ class Table:
             DeleteDisabledError: the table allows no deletes, and a log table has none.
             UnavailableError: not now; the same call may succeed later.
         """
-        return self._write(self._requests.apply_changes(changes, owner))
+        return self._write(self._requests.apply_changes(changes, owner_token(owner), attempt_bytes(attempt)))
 
     def delete_where(self, filter: str | pc.Expression) -> WriteResult:
         """Delete the rows that match, as of one cut; in the changelog like any delete.
@@ -140,15 +151,24 @@ class Table:
         batch_rows: int = 10_000,
         batch_bytes: int | str = "4MB",
         linger_ms: int = 10,
-        owner: bytes | None = None,
+        owner: OwnerLike | None = None,
+        attempt: AttemptId | None = None,
     ) -> Writer:
         """Open a pipelined writer: it sends a batch when that is full, or `linger_ms` old.
+
+        With an attempt, closing it cleanly ends the attempt.
 
         Raises:
             InvalidError: a bound is not positive.
         """
         return Writer(
-            self._link, self._info, batch_rows=batch_rows, batch_bytes=batch_bytes, linger_ms=linger_ms, owner=owner
+            self._link,
+            self._info,
+            batch_rows=batch_rows,
+            batch_bytes=batch_bytes,
+            linger_ms=linger_ms,
+            owner=owner,
+            attempt=attempt,
         )
 
     def new_scan(self) -> ScanBuilder:

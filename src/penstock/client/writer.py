@@ -20,10 +20,13 @@ import pyarrow as pa
 
 from penstock.client.arrow_source import is_row
 from penstock.client.link import Link
+from penstock.client.owner import AttemptId, OwnerLike, attempt_bytes, owner_token
 from penstock.client.write_requests import WriteRequests
 from penstock.client.writer_identity import WriterIdentity
 from penstock.errors import ClosedError, InvalidError, PenstockError
 from penstock.model.calls import WriteCall
+from penstock.model.facts import NO_ID
+from penstock.model.owner import AttemptEnd
 from penstock.model.quantity import parse_bytes
 from penstock.model.table import TableInfo
 
@@ -68,7 +71,8 @@ class Writer:
         batch_rows: int = 10_000,
         batch_bytes: int | str = "4MB",
         linger_ms: int = 10,
-        owner: bytes | None = None,
+        owner: OwnerLike | None = None,
+        attempt: AttemptId | None = None,
     ) -> None:
         if batch_rows < 1 or linger_ms < 0:
             raise InvalidError("a writer's bounds are positive", batch_rows=batch_rows, linger_ms=linger_ms)
@@ -79,7 +83,9 @@ class Writer:
         self._batch_bytes = parse_bytes(batch_bytes)
         self._key = info.schema.primary_key
         self._linger = linger_ms / 1000
-        self._owner = owner
+        self._owner = owner_token(owner)
+        self._attempt = attempt_bytes(attempt)
+        self._attempt_end: AttemptEnd | None = None
         self._identity = WriterIdentity()
         # Everything below is guarded by this condition, which is notified at every change.
         self._changed = threading.Condition()
@@ -97,6 +103,11 @@ class Writer:
         """Return the rows that are durable and visible so far."""
         return self._acknowledged
 
+    @property
+    def attempt_end(self) -> AttemptEnd | None:
+        """Return how the attempt ended, once the writer is closed: it won, or another had."""
+        return self._attempt_end
+
     def upsert(self, data: object, columns: Iterable[str] | None = None, agg_mode: str = "accumulate") -> None:
         """Take rows to upsert; a single row may be a dict. Arrays are read later: leave them as they are.
 
@@ -107,7 +118,9 @@ class Writer:
         """
         named = None if columns is None else tuple(columns)
         self._take(
-            data, ("upsert", named, agg_mode), lambda rows: self._requests.upsert(rows, named, agg_mode, self._owner)
+            data,
+            ("upsert", named, agg_mode),
+            lambda rows: self._requests.upsert(rows, named, agg_mode, self._owner, self._attempt),
         )
 
     def delete(self, keys: object, columns: Iterable[str] | None = None) -> None:
@@ -118,7 +131,7 @@ class Writer:
             PenstockError: the first failure of this writer.
         """
         named = None if columns is None else tuple(columns)
-        self._take(keys, ("delete", named), lambda rows: self._requests.delete(rows, named, self._owner))
+        self._take(keys, ("delete", named), lambda rows: self._requests.delete(rows, named, self._owner, self._attempt))
 
     def append(self, data: object) -> None:
         """Take rows to append to a log table.
@@ -127,7 +140,7 @@ class Writer:
             InvalidError: the data does not fit; the writer goes on without it.
             PenstockError: the first failure of this writer.
         """
-        self._take(data, ("append",), lambda rows: self._requests.append(rows, self._owner))
+        self._take(data, ("append",), lambda rows: self._requests.append(rows, self._owner, self._attempt))
 
     def flush(self) -> None:
         """Wait until everything taken so far is durable and visible.
@@ -151,6 +164,7 @@ class Writer:
             try:
                 self._check()
                 self._drain()
+                self._end_attempt()
             finally:
                 self._closed = True
                 self._changed.notify_all()
@@ -161,6 +175,8 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            self._attempt = NO_ID  # what was cut short has not ended
         try:
             self.close()
         except PenstockError:
@@ -171,6 +187,12 @@ class Writer:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "failed" if self._failure else "open"
         return f"<Writer of {self._path}, {state}, {self._acknowledged} rows acknowledged>"
+
+    def _end_attempt(self) -> None:
+        if self._attempt == NO_ID or self._owner is None:
+            return
+        owner, attempt, rows = self._owner, self._attempt, self._acknowledged
+        self._attempt_end = self._link.retry.run(lambda: self._link.node.end_attempt(owner, attempt, rows))
 
     def _take(self, data: object, kind: tuple[object, ...], build: Callable[[Any], WriteCall]) -> None:
         taken: WriteCall | Mapping[str, Any]

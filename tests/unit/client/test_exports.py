@@ -8,7 +8,19 @@ import penstock
 EXPORTS = [
     *("AggFunction", "ChangeStream", "Connection", "EARLIEST", "LATEST", "MergeEngine", "Offsets", "PageScanner"),
     *("PenstockError", "Scan", "ScanBuilder", "ScanSource", "Schema", "Table", "TableBucket", "TableInfo"),
-    *("Lease", "Snapshot", "WriteResult", "Writer", "col", "connect", "errors", "serve"),
+    *(
+        "Lease",
+        "Owner",
+        "OwnerInfo",
+        "Snapshot",
+        "UndoResult",
+        "WriteResult",
+        "Writer",
+        "col",
+        "connect",
+        "errors",
+        "serve",
+    ),
 ]
 
 

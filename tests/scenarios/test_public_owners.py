@@ -1,0 +1,265 @@
+"""Exactly once, as jobs use it, embedded and against a server."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import penstock
+from penstock.errors import (
+    ConflictError,
+    FencedError,
+    InvalidError,
+    LockedError,
+    OwnerNotFoundError,
+    UnsupportedError,
+)
+
+Connect = Callable[..., penstock.Connection]
+DDL = "city STRING, revenue BIGINT SUM, visits BIGINT SUM, PRIMARY KEY (city)"
+
+
+@pytest.fixture
+def table(connection: penstock.Connection) -> penstock.Table:
+    return connection.create_table("shop.revenue", DDL, merge_engine="aggregate", buckets=3)
+
+
+def revenue(table: penstock.Table) -> dict[str, Any]:
+    return {row["city"]: row["revenue"] for row in table.scan().to_arrow().to_pylist()}
+
+
+def sales(*cities: str) -> list[dict[str, Any]]:
+    return [{"city": city, "revenue": 10} for city in cities]
+
+
+def wait_for_renewal(connection: penstock.Connection) -> None:
+    end, left_ms = time.monotonic() + 30, 1 << 30
+    while (now_left_ms := connection.list_owners()[0].expires_in_ms) <= left_ms:
+        assert time.monotonic() < end, "it was not renewed"
+        left_ms = now_left_ms
+
+
+def test_job_that_crashed_writes_its_epoch_again_and_counts_once(table: penstock.Table) -> None:
+    for epoch in range(3):
+        # A driver that dies after writing: its handle is just forgotten.
+        lost = table.acquire_owner("job-7", columns=["revenue"], incarnation="query")
+        if lost.begin(epoch) == "new":
+            table.upsert(sales("Ulm", "Bonn"), owner=lost)
+        owner = table.acquire_owner("job-7", columns=["revenue"], incarnation="query")
+        assert owner.begin(epoch=epoch) == "new"
+        table.upsert(sales("Ulm", "Bonn"), columns=["revenue"], owner=owner)
+        owner.commit(epoch=epoch)
+        assert owner.begin(epoch) == "committed"
+        with pytest.raises(FencedError):
+            table.upsert(sales("Ulm"), owner=lost)
+
+    assert revenue(table) == {"Ulm": 30, "Bonn": 30}
+
+
+def test_owner_locks_its_columns_until_it_is_released(table: penstock.Table) -> None:
+    with table.acquire_owner("job-7", columns=["revenue"], ttl="60s") as owner:
+        table.upsert([{"city": "Ulm", "visits": 1}])
+        with pytest.raises(LockedError) as refused:
+            table.upsert(sales("Ulm"))
+        with pytest.raises(LockedError):
+            table.acquire_owner("job-8", columns=["revenue", "visits"])
+        assert (refused.value.holder, refused.value.columns) == ("job-7", ["revenue"])  # type: ignore[attr-defined]
+        table.upsert(sales("Ulm"), owner=owner)
+        assert owner.epoch is None
+
+    table.upsert(sales("Ulm"))
+    assert revenue(table) == {"Ulm": 20}
+
+
+def test_uncommitted_work_is_undone_when_its_block_fails(table: penstock.Table) -> None:
+    with pytest.raises(ZeroDivisionError), table.acquire_owner("job-7", columns=["revenue"]) as owner:
+        owner.begin(1)
+        table.upsert(sales("Ulm"), owner=owner)
+        assert revenue(table) == {"Ulm": 10}
+        raise ZeroDivisionError
+
+    assert revenue(table) == {}
+
+
+def test_undo_says_what_it_did(table: penstock.Table) -> None:
+    owner = table.acquire_owner("job-7", columns=["revenue"])
+    owner.begin(1)
+    table.upsert(sales("Ulm", "Bonn", "Kiel"), owner=owner)
+
+    result = owner.undo()
+
+    assert (result.keys, result.rows_removed, result.superseded) == (3, 3, 0)
+    assert sum(bucket.keys for bucket in result.buckets.values()) == 3
+    assert owner.undo() == penstock.UndoResult()
+
+
+def test_undo_is_changes_that_a_reader_follows(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.orders", "id BIGINT, v BIGINT, PRIMARY KEY (id)")
+    table.upsert([{"id": 1, "v": 1}])
+    owner = table.acquire_owner("job-7")
+    owner.begin(1)
+    table.upsert([{"id": 1, "v": 2}, {"id": 2, "v": 2}], owner=owner)
+    owner.undo()
+
+    rows = pa.Table.from_batches(list(table.changes())).to_pylist()
+
+    kinds = [(row["_change_type"], row["id"], row["v"]) for row in rows]
+    assert kinds[:4] == [("+I", 1, 1), ("-U", 1, 1), ("+U", 1, 2), ("+I", 2, 2)]
+    assert sorted(kinds[4:]) == [("+U", 1, 1), ("-D", 2, 2), ("-U", 1, 2)]
+
+
+def test_tasks_write_with_a_token_and_late_twins_are_dropped(table: penstock.Table) -> None:
+    owner = table.acquire_owner("job-7", columns=["revenue"])
+    owner.begin(1)
+    token = owner.token(1)
+    first, twin = uuid.uuid4(), uuid.uuid4()
+    with table.writer(owner=token, attempt=first) as writer:
+        for city in ("Ulm", "Bonn"):
+            writer.upsert({"city": city, "revenue": 10})
+    assert writer.attempt_end is not None
+    assert writer.attempt_end.rows == 2
+
+    late = table.upsert(sales("Ulm", "Bonn"), owner=token, attempt=twin)
+    lost = table.end_attempt(owner=token, attempt=twin, rows=2)
+
+    assert late.done
+    assert (lost.done, lost.attempt) == (True, first.bytes)
+    with pytest.raises(ConflictError, match="missing"):
+        owner.commit(1, attempts={first: 3})
+    owner.commit(1, attempts={first: 2})
+    owner.commit(1, attempts=[first])
+    assert revenue(table) == {"Ulm": 10, "Bonn": 10}
+    with pytest.raises(FencedError):
+        table.upsert(sales("Ulm"), owner=token, attempt=first)
+
+
+def test_writer_whose_block_failed_has_not_ended(table: penstock.Table) -> None:
+    owner = table.acquire_owner("job-7", columns=["revenue"])
+    owner.begin(1)
+    attempt = uuid.uuid4()
+
+    with pytest.raises(ZeroDivisionError), table.writer(owner=owner, attempt=attempt) as writer:
+        writer.upsert(sales("Ulm"))
+        writer.flush()
+        raise ZeroDivisionError
+
+    with pytest.raises(ConflictError, match="has not ended"):
+        owner.commit(1, attempts=[attempt])
+
+
+def test_staged_rows_appear_at_commit_also_in_a_log_table(connection: penstock.Connection) -> None:
+    clicks = connection.create_table("shop.clicks", "id BIGINT, url STRING", buckets=2)
+    owner = clicks.acquire_owner("job-7")
+    owner.begin(1)
+    kept, dropped = uuid.uuid4(), uuid.uuid4()
+    with pytest.raises(UnsupportedError, match="stage"):
+        clicks.append([{"id": 1, "url": "/"}], owner=owner, attempt=kept)
+    clicks.stage([{"id": 1, "url": "/"}, {"id": 2, "url": "/a"}], owner=owner.token(1), attempt=kept)
+    clicks.stage([{"id": 1, "url": "/"}], owner=owner.token(1), attempt=str(dropped))
+    assert clicks.scan().to_arrow().num_rows == 0
+
+    owner.commit(1, attempts=[(kept, 2)])
+
+    assert sorted(clicks.scan().to_arrow()["id"].to_pylist()) == [1, 2]
+
+
+def test_staged_changes_delete_too(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.orders", "id BIGINT, v BIGINT, PRIMARY KEY (id)")
+    table.upsert([{"id": 1, "v": 1}, {"id": 2, "v": 2}])
+    owner = table.acquire_owner("job-7")
+    owner.begin(1)
+    attempt = uuid.uuid4()
+    rows = [{"_change_type": "-D", "id": 1, "v": None}, {"_change_type": "+U", "id": 2, "v": 5}]
+    table.stage(rows, owner=owner, attempt=attempt, changes=True)
+
+    owner.commit(1, attempts=[attempt])
+
+    assert table.scan().to_arrow().to_pylist() == [{"id": 2, "v": 5}]
+
+
+def test_fresh_checkpoint_neither_skips_nor_doubles(connection: penstock.Connection, table: penstock.Table) -> None:
+    owner = table.acquire_owner("job-7", columns=["revenue"], incarnation="query-1")
+    owner.begin(4)
+    table.upsert(sales("Ulm"), owner=owner)
+    owner.commit(4)
+
+    with pytest.raises(ConflictError, match="query-1"):
+        table.acquire_owner("job-7", columns=["revenue"], incarnation="query-2")
+    with pytest.raises(ConflictError, match="drop_owner"):
+        owner.begin(0)
+
+    owner.begin(5)
+    table.upsert(sales("Bonn"), owner=owner)
+    assert connection.drop_owner("job-7", "shop.revenue").rows_removed == 1
+    assert revenue(table) == {"Ulm": 10}
+    assert table.acquire_owner("job-7", columns=["revenue"], incarnation="query-2").begin(0) == "new"
+
+
+def test_owners_are_listed(connection: penstock.Connection, table: penstock.Table) -> None:
+    owner = table.acquire_owner("job-7", columns=["revenue"], ttl="10min")
+    owner.begin(3)
+    table.upsert(sales("Ulm", "Bonn"), owner=owner)
+
+    (info,) = connection.list_owners()
+
+    assert (info.table, info.owner, info.columns) == ("shop.revenue", "job-7", ("revenue",))
+    assert (info.committed_epoch, info.open_epoch, info.rows_pending) == (-1, 3, 2)
+    assert info.held
+    assert 590_000 < info.expires_in_ms <= 600_000
+    assert repr(owner).startswith("<Owner job-7 of shop.revenue (revenue), fence 1, epoch 3 open")
+    with pytest.raises(OwnerNotFoundError):
+        connection.drop_owner("job-8", "shop.revenue")
+
+
+def test_owner_is_renewed_in_the_background(connection: penstock.Connection, table: penstock.Table) -> None:
+    owner = table.acquire_owner("job-7", columns=["revenue"], ttl="300ms")
+
+    wait_for_renewal(connection)
+
+    with pytest.raises(LockedError):
+        table.upsert(sales("Ulm"))
+    owner.release()
+    with pytest.raises(FencedError):
+        owner.renew()
+
+
+def test_wrong_arguments_are_named(table: penstock.Table) -> None:
+    owner = table.acquire_owner("job-7", columns=["revenue"])
+
+    with pytest.raises(InvalidError, match="begin the epoch"):
+        owner.token(5)
+    with pytest.raises(InvalidError, match="uuid"):
+        table.upsert(sales("Ulm"), owner=owner, attempt="seven")
+    with pytest.raises(InvalidError, match="no owner token"):
+        table.upsert(sales("Ulm"), owner=b"junk")
+    with pytest.raises(InvalidError, match="owner= takes"):
+        table.upsert(sales("Ulm"), owner="job-7")  # type: ignore[arg-type]
+
+
+def test_open_epoch_survives_a_restart_and_is_undone_or_committed(tmp_path: Path) -> None:
+    with penstock.connect(tmp_path) as connection:
+        connection.create_database("shop")
+        table = connection.create_table("shop.revenue", DDL, merge_engine="aggregate", buckets=2)
+        owner = table.acquire_owner("job-7", columns=["revenue"])
+        owner.begin(1)
+        table.upsert(sales("Ulm", "Bonn"), owner=owner)
+        owner.commit(1)
+        owner.begin(2)
+        table.upsert(sales("Ulm", "Kiel"), owner=owner)
+
+    with penstock.connect(tmp_path) as connection:
+        table = connection.table("shop.revenue")
+        (info,) = connection.list_owners()
+        assert (info.committed_epoch, info.open_epoch, info.rows_pending) == (1, 2, 2)
+        again = table.acquire_owner("job-7", columns=["revenue"])
+        assert again.committed_epoch == 1
+        assert again.begin(2) == "new"
+        assert revenue(table) == {"Ulm": 10, "Bonn": 10}
+        connection.drop_table("shop.revenue")
+        assert connection.list_owners() == []
