@@ -67,6 +67,11 @@ class Lease:
         return self._info.owner
 
     @property
+    def info(self) -> LeaseInfo:
+        """Return everything about it, as of the last call."""
+        return self._info
+
+    @property
     def snapshots(self) -> dict[TableBucket, Snapshot]:
         """Return what it holds, as of the last call."""
         return self._info.snapshots

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.codec.backup_inventory import BackupInventory
 from penstock.engine.catalog import Catalog
 from penstock.engine.change_reader import ChangeReader
 from penstock.engine.cuts import Cuts
@@ -336,11 +335,6 @@ class Engine(LeaseCalls, OwnerCalls):
         self._named_cuts.reap()
         self._changes.reap()
         self.owners.reap()
-
-    def backup(self, directory: str | Path) -> BackupInventory:
-        """Write a backup of all tables, each at one cut, into a directory that is empty or not there."""
-        self._check_open()
-        return self.leases.backup(Path(directory), self._metadata, self._cuts)
 
     def close(self) -> None:
         """Finish writes under way, save what reopening needs, let go of the directory; idempotent."""

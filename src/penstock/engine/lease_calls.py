@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from penstock.codec.backup_inventory import BackupInventory
+from penstock.engine.cuts import Cuts
 from penstock.engine.lease_desk import LeaseDesk
+from penstock.engine.metadata import MetadataStore
 from penstock.model.bucket import TableBucket
 from penstock.model.lease import AcquireLease, LeaseInfo, Snapshot
 
@@ -13,6 +17,12 @@ class LeaseCalls:
     """What an engine answers about snapshots and leases; the part of `penstock.model.node.Node` that is theirs."""
 
     leases: LeaseDesk
+    _metadata: MetadataStore
+    _cuts: Cuts
+
+    def backup(self, directory: str | Path) -> BackupInventory:
+        """Write a backup of all tables, each at one cut, into a directory that is empty or not there."""
+        return self.leases.backup(Path(directory), self._metadata, self._cuts)
 
     def create_snapshot(self, table_id: int) -> list[Snapshot]:
         """Snapshot every bucket of a table at one cut; return the newest of each."""

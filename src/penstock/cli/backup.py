@@ -1,0 +1,62 @@
+"""`penstock backup`: a data directory, copied whole and checked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.access import URL_VARIABLE, Access
+from penstock.cli.options import Url
+from penstock.cli.words import examples, say
+from penstock.engine.engine import Engine
+from penstock.engine.restore import check_backup
+from penstock.errors import InvalidError, NotFoundError
+from penstock.model.quantity import format_bytes
+
+Target = Annotated[Path, typer.Argument(metavar="DIR", help="A directory that is empty or not there.")]
+
+app = typer.Typer(rich_markup_mode="rich", add_completion=False)
+
+
+@app.command(epilog=examples("penstock backup ./backup-monday --url ./data", "penstock backup ./backup --check"))
+def backup(
+    context: typer.Context,
+    directory: Target,
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Read a backup that is there, and compare it.")] = False,
+    url: Url = None,
+) -> None:
+    """Copy all tables and the catalog, checked.
+
+    Each table is copied at one cut. The data directory is opened for it: stop its server first.
+    """
+    if check:
+        found = check_backup(directory)
+        say(f"whole: {found.tables} tables, {len(found.files)} files, {format_bytes(found.bytes)}")
+        return
+    engine = Engine.open(data_directory(context, url))
+    try:
+        found = engine.backup(directory)
+    finally:
+        engine.close()
+    say(f"backed up {found.tables} tables to {directory}: {len(found.files)} files, {format_bytes(found.bytes)}")
+
+
+def data_directory(context: typer.Context, url: str | None, *, absent: bool = False) -> Path:
+    """Return the data directory that is meant; one that is not there only if it may be `absent`.
+
+    Raises:
+        InvalidError: none is named, or a server is.
+        NotFoundError: it is not there.
+    """
+    access = context.find_object(Access) or Access()
+    name = url or access.url or os.environ.get(URL_VARIABLE)
+    if not name or "://" in name:
+        raise InvalidError("name the data directory itself, on its own machine: --url ./data", url=name)
+    path = Path(name)
+    if not absent and not path.is_dir():
+        raise NotFoundError("no such data directory", directory=name)
+    return path

@@ -1,0 +1,26 @@
+"""`penstock restore`: a new data directory, made of a backup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.backup import data_directory
+from penstock.cli.options import Url
+from penstock.cli.words import examples, say
+from penstock.engine.restore import restore_backup
+from penstock.model.quantity import format_bytes
+
+Source = Annotated[Path, typer.Argument(metavar="DIR", help="A backup.", file_okay=False)]
+
+app = typer.Typer(rich_markup_mode="rich", add_completion=False)
+
+
+@app.command(epilog=examples("penstock restore ./backup-monday --url ./data"))
+def restore(context: typer.Context, directory: Source, *, url: Url = None) -> None:
+    """Make a new data directory of a backup. Every file is checked, and nothing is overwritten."""
+    target = data_directory(context, url, absent=True)
+    found = restore_backup(directory, target)
+    say(f"restored {found.tables} tables to {target}: {len(found.files)} files, {format_bytes(found.bytes)}")
