@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -285,13 +286,13 @@ def test_names_are_matched_in_any_case_and_types_are_cast_where_nothing_is_lost(
         ("id bigint, city string, amount double", {"operation": "merge"}, "operation is one of"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_a_row_moves(
+def test_what_does_not_fit_is_refused_before_a_row_moves(  # noqa: PLR0917 - fixtures
     spark: SparkSession,
     connection: penstock.Connection,
     url: str,
     path: str,
     schema: str,
-    options: dict[str, object],
+    options: dict[str, Any],
     message: str,
 ) -> None:
     connection.create_table(path, ORDERS)

@@ -49,7 +49,7 @@ class Written:
     updates_after: int = 0
 
 
-def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str) -> OwnerGrant:
+def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str, *, ttl_ms: int | None = None) -> OwnerGrant:
     """Make the job the owner of what it writes; wait for another holder as long as its time lasts.
 
     Raises:
@@ -62,6 +62,7 @@ def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str) -> OwnerG
         plan.info.table_id,
         owner,
         None if columns is None else tuple(columns),
+        ttl_ms=ttl_ms,
         incarnation=incarnation,
         holder=f"{socket.gethostname()}:{os.getpid()}",
     )
@@ -100,7 +101,7 @@ def commit(link: Link, plan: WritePlan, epoch: JobEpoch, written: Iterable[Writt
         UnsupportedError: updates are to be folded into an aggregate without the rows before them.
     """
     tasks = list(written)
-    before, after = (sum(count) for count in zip(*((w.updates_before, w.updates_after) for w in tasks), strict=True))
+    before, after = sum(task.updates_before for task in tasks), sum(task.updates_after for task in tasks)
     if after and not before:
         raise UnsupportedError(
             "an aggregate cannot follow updates (+U) without their images before (-U); read with images='full'",
