@@ -78,11 +78,15 @@ def test_owner_locks_its_columns_until_it_is_released(table: penstock.Table) -> 
 
 
 def test_uncommitted_work_is_undone_when_its_block_fails(table: penstock.Table) -> None:
-    with pytest.raises(ZeroDivisionError), table.acquire_owner("job-7", columns=["revenue"]) as owner:
-        owner.begin(1)
-        table.upsert(sales("Ulm"), owner=owner)
-        assert revenue(table) == {"Ulm": 10}
-        raise ZeroDivisionError
+    def fail() -> None:
+        with table.acquire_owner("job-7", columns=["revenue"]) as owner:
+            owner.begin(1)
+            table.upsert(sales("Ulm"), owner=owner)
+            assert revenue(table) == {"Ulm": 10}
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
 
     assert revenue(table) == {}
 
@@ -144,10 +148,14 @@ def test_writer_whose_block_failed_has_not_ended(table: penstock.Table) -> None:
     owner.begin(1)
     attempt = uuid.uuid4()
 
-    with pytest.raises(ZeroDivisionError), table.writer(owner=owner, attempt=attempt) as writer:
-        writer.upsert(sales("Ulm"))
-        writer.flush()
-        raise ZeroDivisionError
+    def fail() -> None:
+        with table.writer(owner=owner, attempt=attempt) as writer:
+            writer.upsert(sales("Ulm"))
+            writer.flush()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
 
     with pytest.raises(ConflictError, match="has not ended"):
         owner.commit(1, attempts=[attempt])

@@ -32,6 +32,16 @@ from penstock.model.calls import (
 )
 from penstock.model.lease import AcquireLease, CutOffsets, Leased, LeaseInfo, Snapshot
 from penstock.model.node import Node
+from penstock.model.owner import (
+    AcquireOwner,
+    AttemptEnd,
+    BucketUndo,
+    EpochBegun,
+    EpochStatus,
+    OwnerGrant,
+    OwnerInfo,
+    UndoResult,
+)
 from penstock.model.spec import make_spec
 from penstock.model.table import TableInfo
 from penstock.wire.body import BodyLimits
@@ -67,6 +77,7 @@ LEASE = LeaseInfo(
     [Leased(7, SNAPSHOT, 99), Leased(7, Snapshot(None, ONE, 1, 2, 0), 0)],
     {TWO: "gone"},
 )
+UNDONE = UndoResult.of({ONE: BucketUndo(3, 1, 0), TWO: BucketUndo(1, 0, 2)})
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "create_database": {"name": "shop", "if_not_exists": True},
@@ -97,6 +108,15 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "release_lease": {"lease_id": "job", "buckets": [ONE, TWO]},
     "drop_lease": {"lease_id": "job"},
     "lease": {"lease_id": "job"},
+    "acquire_owner": {"call": AcquireOwner(7, "job", ("note",), 5_000, "query", "ann:1")},
+    "renew_owner": {"owner": b"token"},
+    "release_owner": {"owner": b"token"},
+    "drop_owner": {"table_id": 7, "owner": "job", "undo": False},
+    "begin_epoch": {"owner": b"token", "epoch": 5},
+    "commit_epoch": {"owner": b"token", "epoch": 5, "attempts": {b"a" * 16: 3, b"b" * 16: None}},
+    "undo_owner": {"owner": b"token"},
+    "stage": {"call": WriteCall(7, 1, Operation.UPSERT, BATCH, owner=b"token", attempt=b"a" * 16)},
+    "end_attempt": {"owner": b"token", "attempt": b"a" * 16, "written": 9},
     "lookup": {"call": LookupCall(7, 1, BATCH, ("note",))},
     "prefix_lookup": {"call": LookupCall(7, 1, BATCH)},
 }
@@ -128,6 +148,14 @@ RESULTS: dict[str, Any] = {
     "release_lease": LEASE,
     "list_leases": [LEASE],
     "lease": LEASE,
+    "acquire_owner": OwnerGrant(b"token", 5_000, ("note",), 3, 4),
+    "renew_owner": 5_000,
+    "drop_owner": UNDONE,
+    "list_owners": [OwnerInfo("shop.orders", "job", ("note",), 2, None, 3, None, 0, "ann:1", True, 5_000)],
+    "begin_epoch": EpochBegun(EpochStatus.NEW, 3),
+    "undo_owner": UNDONE,
+    "stage": WriteResult(2, 0, 0, done=True),
+    "end_attempt": AttemptEnd(b"a" * 16, 9, done=True),
     "lookup": LookupResult(BATCH, {ONE: 9}),
     "prefix_lookup": LookupResult(BATCH, {ONE: 9, TWO: 1}),
     "stats": STATS,
