@@ -16,7 +16,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 JOBS ?= 2
 
-.PHONY: help install fmt check test test-all demo bench clean
+.PHONY: help install fmt check test test-all demo bench docs clean
 
 help: ## Show the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,11 +47,14 @@ test: $(STAMP) ## Run the tests, without the slow ones (ARGS="-k ...")
 test-all: $(STAMP) ## Run every test, with deeper property tests
 	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --hypothesis-profile deep $(ARGS)
 
-demo: $(STAMP) ## See it work: a table, its changes, a snapshot
-	$(BIN)/python examples/quickstart.py $(ARGS)
+demo: $(STAMP) ## See it work: a Spark job, two crashes, every total checked (ARGS="--orders ...")
+	$(BIN)/penstock demo $(ARGS)
 
 bench: $(STAMP) ## Measure the workloads beside their raw bounds
 	$(BIN)/python -m bench $(ARGS)
+
+docs: $(STAMP) ## Build the documentation into site/ (ARGS="serve" to read it while writing)
+	$(BIN)/mkdocs $(or $(ARGS),build --strict --quiet)
 
 clean: ## Remove caches and build output; .venv stays
 	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
