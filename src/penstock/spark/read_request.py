@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -50,10 +50,6 @@ class ReadRequest:
         return cls(
             options, info, source, columns, compile_filter(options.get("filter"), info.schema), arrow_schema(schema)
         )
-
-    def as_log(self) -> ReadRequest:
-        """Return the same request, over the log."""
-        return replace(self, source=ScanSource.LOG)
 
 
 def source_of(options: Options) -> ScanSource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from penstock.client.cut_pin import CutPin
 from penstock.client.scan_request import ScanSource
@@ -122,7 +122,7 @@ def cut(url: str | None, table: str, **options: Any) -> str:
     return StreamPosition.of(info.table_id, pin.offsets, None).encode()
 
 
-def _reader(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any]) -> Any:
+def _reader(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any]) -> DataFrameReader:
     checked = Options({"url": url, "table": table} | dict(given))
     register(spark)
     return spark.read.format(PenstockDataSource.name()).options(**(checked.for_spark() | {"url": checked.url}))

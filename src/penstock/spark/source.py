@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from penstock.client.scan_request import ScanSource
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
 from penstock.spark.read_request import ReadRequest, offered, source_of
@@ -49,8 +50,10 @@ class PenstockDataSource(DataSource):
         """Return who plans and reads a batch."""
         # Here, not above: every use of the source pays for its imports, in a fresh process each time.
         from penstock.spark.batch_reader import BatchReader  # noqa: PLC0415
+        from penstock.spark.change_reader import ChangeReader  # noqa: PLC0415
 
-        return BatchReader(ReadRequest.of(self._checked, planning_link(self._checked), schema))
+        request = ReadRequest.of(self._checked, planning_link(self._checked), schema)
+        return ChangeReader(request) if request.source is ScanSource.LOG else BatchReader(request)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return who plans and reads micro-batches."""

@@ -1,0 +1,113 @@
+"""Where a stream stands, as Spark keeps it in its checkpoint: readable JSON, checked in full when it comes back.
+
+A stream passes through three phases. *initial* says nothing but the table: Spark asks for it again when
+the first micro-batch is replayed, so nothing that time changes may be in it. *snapshot* has the cut X and,
+for each bucket, the offset up to which its rows at X were read. *log* has the next change of each bucket.
+The first offset after the initial one also says where it began, for a replay of the first micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from penstock.errors import ConflictError, InvalidError
+from penstock.model.bucket import TableBucket
+from penstock.model.table import TableInfo
+
+VERSION: Final = 1
+Positions = Mapping[TableBucket, int]
+
+
+class Phase(StrEnum):
+    """What a stream is reading."""
+
+    INITIAL = "initial"
+    SNAPSHOT = "snapshot"
+    LOG = "log"
+
+
+@dataclass(frozen=True)
+class StreamOffset:
+    """Where a stream stands. `cut` and `cut_us` belong to the snapshot, `began` to the first offset only."""
+
+    phase: Phase
+    next: Positions
+    cut: Positions | None = None
+    cut_us: int = 0
+    began: Positions | None = None
+    lease: str | None = None
+
+    @property
+    def snapshot_done(self) -> bool:
+        """Tell whether every row at the cut was read."""
+        return self.cut is not None and all(self.next[bucket] >= x for bucket, x in self.cut.items())
+
+    def to_json(self, info: TableInfo) -> dict[str, Any]:
+        """Return the offset as Spark keeps it."""
+        facts: dict[str, Any] = {
+            "version": VERSION,
+            "table": info.path,
+            "table_id": info.table_id,
+            "bucket_count": info.buckets,
+            "phase": self.phase.value,
+        }
+        if self.phase is not Phase.INITIAL:
+            facts["next"] = _named(self.next)
+        if self.cut is not None:
+            facts |= {"cut": _named(self.cut), "cut_us": self.cut_us}
+        if self.began is not None:
+            facts["began"] = _named(self.began)
+        if self.lease is not None:
+            facts["lease"] = self.lease
+        return facts
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any], info: TableInfo) -> StreamOffset:
+        """Return the offset that Spark kept.
+
+        Raises:
+            ConflictError: the table was dropped and created again since.
+            InvalidError: it is no offset of this kind of stream.
+        """
+        try:
+            if facts["version"] != VERSION:
+                raise InvalidError("the checkpoint is of another version; upgrade", version=facts["version"])
+            if (facts["table_id"], facts["bucket_count"]) != (info.table_id, info.buckets):
+                raise ConflictError(
+                    "the table was created again since the checkpoint was made; start with a new checkpoint",
+                    table=info.path,
+                    table_id=info.table_id,
+                    checkpoint=facts["table_id"],
+                )
+            return cls(
+                Phase(facts["phase"]),
+                _buckets(facts.get("next", {}), info),
+                _buckets(facts["cut"], info) if "cut" in facts else None,
+                int(facts.get("cut_us", 0)),
+                _buckets(facts["began"], info) if "began" in facts else None,
+                facts.get("lease"),
+            )
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidError(
+                "not an offset of a stream over a table; use its own checkpoint", offset=facts
+            ) from error
+
+
+def _named(positions: Positions) -> dict[str, int]:
+    return {
+        str(bucket.bucket) if bucket.partition is None else f"{bucket.partition}#{bucket.bucket}": at
+        for bucket, at in positions.items()
+    }
+
+
+def _buckets(named: Mapping[str, int], info: TableInfo) -> dict[TableBucket, int]:
+    found = {}
+    for name, at in named.items():
+        partition, mark, number = name.rpartition("#")
+        if bool(mark) != info.partitioned or at < 0:
+            raise ValueError(name)
+        found[TableBucket(info.path, partition if mark else None, int(number))] = at
+    return found
