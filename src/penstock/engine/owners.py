@@ -95,6 +95,7 @@ class Owners:
 
         def step() -> UndoResult:
             owner = self._book.get(name)
+            self.staged.roll_forward(owner)
             result = self._undo.undo(owner) if undo else UndoResult()
             self._undo.forget(owner)
             self._forget_epoch(owner)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from tests.unit.client.fake_leases import FakeLeases
+from tests.unit.client.fake_owners import FakeOwners
 
 from penstock.errors import (
     InvalidScanRequestError,
@@ -80,7 +81,7 @@ class FakeTable:
             self.live.setdefault(bucket, {})
 
 
-class FakeNode(FakeLeases):
+class FakeNode(FakeLeases, FakeOwners):
     """Implements `penstock.model.node.Node`."""
 
     def __init__(self, page_rows: int = 2) -> None:
