@@ -62,14 +62,22 @@ class ChangeReader:
                 self._pins.stand(table, call.reader_id, starts)
             except OffsetOutOfRangeError as error:
                 raise _below_base(error.facts["bucket"], error.facts["offset"], error.facts["base"]) from error
-        view = self._wait(table, positions, call.wait_ms)
-        ready = sorted((available, bucket) for bucket, available in _available(table, view, positions).items())
+        left = held is not None
+        view = self._wait(table, positions, call.wait_ms, left=left)
+        ready = sorted(
+            (available, bucket) for bucket, available in _available(table, view, positions, left=left).items()
+        )
         pages, room = [], call.max_bytes
         for place, (available, bucket) in enumerate(ready):
             share = room // (len(ready) - place)
             start = positions[bucket][0]
             page = read_page(
-                _view(table, view, bucket), table.name(bucket), images, start=start, end=start + available, room=share
+                _view(table, view, bucket, left=left),
+                table.name(bucket),
+                images,
+                start=start,
+                end=start + available,
+                room=share,
             )
             pages.append(page)
             room = max(0, room - page.batch.nbytes)
@@ -90,7 +98,7 @@ class ChangeReader:
         """Let go of what readers stood at that have not pulled for a TTL; return how many."""
         return self._pins.reap()
 
-    def _wait(self, table: LiveTable, positions: Positions, wait_ms: int) -> TableView:
+    def _wait(self, table: LiveTable, positions: Positions, wait_ms: int, *, left: bool) -> TableView:
         """Return a view in which a bucket has changes, or the present one when the wait ran out."""
         committer = table.committer
         deadline_ms = self._clock.monotonic_ms() + min(wait_ms, WAIT_MS_MAX)
@@ -98,7 +106,7 @@ class ChangeReader:
         while True:
             view = committer.view
             left_ms = deadline_ms - self._clock.monotonic_ms()
-            if finished or left_ms <= 0 or _available(table, view, positions):
+            if finished or left_ms <= 0 or _available(table, view, positions, left=left):
                 return view
             with committer.published:
                 if committer.view is not view:
@@ -127,7 +135,7 @@ def _check(call: PullChanges) -> None:
             )
 
 
-def _available(table: LiveTable, view: TableView, positions: Positions) -> dict[BucketId, int]:
+def _available(table: LiveTable, view: TableView, positions: Positions, *, left: bool) -> dict[BucketId, int]:
     """Return how many changes each bucket has, where it has some.
 
     Raises:
@@ -136,7 +144,7 @@ def _available(table: LiveTable, view: TableView, positions: Positions) -> dict[
     """
     found = {}
     for bucket, (start, end) in positions.items():
-        tablet_view = _view(table, view, bucket)
+        tablet_view = _view(table, view, bucket, left=left)
         if start < tablet_view.base:
             raise _below_base(table.name(bucket), start, tablet_view.base)
         if start > tablet_view.visible:
@@ -152,10 +160,10 @@ def _available(table: LiveTable, view: TableView, positions: Positions) -> dict[
     return found
 
 
-def _view(table: LiveTable, view: TableView, bucket: BucketId) -> TabletView:
+def _view(table: LiveTable, view: TableView, bucket: BucketId, *, left: bool) -> TabletView:
     found = view.get(bucket)
-    if found is None:
-        # One that left with its partition shows what it showed then.
+    if found is None and left:
+        # One that left with its partition shows to who holds it what it showed then.
         found = table.view_of(bucket)
     if found is None:
         raise not_led(bucket)
