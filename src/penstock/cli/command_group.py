@@ -40,6 +40,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "top": Entry("penstock.cli.top", "Watch tables: rows, rates, scanners.", _NODE),
     "scanner": Entry("penstock.cli.scanner", "List or end scan sessions.", _NODE),
     "lease": Entry("penstock.cli.lease", "Take, renew, give back and list leases.", _NODE),
+    "owner": Entry("penstock.cli.owner", "List, show, release and drop owners of columns.", _NODE),
     "backup": Entry("penstock.cli.backup", "Copy all tables and the catalog, checked.", _NODE),
     "restore": Entry("penstock.cli.restore", "Make a new data directory of a backup.", _NODE),
     "doctor": Entry("penstock.cli.doctor", "Look for what is wrong on this machine, and say what to do.", _NODE),
