@@ -34,6 +34,7 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.index.key_index import Offsets
+from penstock.index.rocks_fork import check_not_forked, hold
 from penstock.index.rocks_format import (
     FORMAT_VERSION,
     VERSION_KEY,
@@ -83,9 +84,11 @@ class RocksKeyIndex:
             UnsupportedError: a newer Penstock wrote it.
             DirectoryInUseError: it is open elsewhere.
             UnavailableError: the directory cannot be used now.
+            UnsupportedError: this process was forked from one that had an index open.
 
         """
         self._path = Path(path)
+        check_not_forked(self._path)
         self._settings = settings or RocksIndexSettings()
         self._changed = threading.Condition()
         self._calls = 0
@@ -95,6 +98,7 @@ class RocksKeyIndex:
             # Without column families rocksdict takes the stored options of a reopened store, and its own small cache.
             self._db = rocksdict.Rdict(str(self._path), options, column_families={"default": options})
             self._db.set_write_options(_write_options())
+        hold(self)
         try:
             self._check_version()
         except BaseException:
