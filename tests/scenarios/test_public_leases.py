@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -267,6 +270,62 @@ def test_what_is_not_leasable_is_refused(connection: penstock.Connection, table:
         connection.acquire_lease("", table.latest_snapshots)
     with pytest.raises(InvalidError, match="longer than nothing"):
         connection.acquire_lease("x", table.latest_snapshots, duration="0s")
+
+
+def test_threads_lease_write_and_read_at_once(connection: penstock.Connection, table: penstock.Table) -> None:
+    """Many hold the newest snapshot while it is written over and compacted: each sees one whole write."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        value = 2
+        while not stop.is_set():
+            fill(table, value)
+            table.create_snapshot()
+            value += 1
+
+    def read(name: str) -> None:
+        for turn in range(12):
+            what = table.latest_snapshots if turn % 2 else table.cut()
+            with connection.acquire_lease(name, what) as lease:
+                assert lease.unavailable == {} or not turn % 2
+                if not lease.unavailable:
+                    seen = [values(table.scan(lease=lease)) for _ in range(2)]
+                    assert len(seen[0]) == 1
+                    assert seen[0] == seen[1]
+
+    def watched(work: Callable[..., None], *words: str) -> threading.Thread:
+        def run() -> None:
+            try:
+                work(*words)
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    writer = watched(write)
+    readers = [watched(read, f"reader-{number}") for number in range(4)]
+    for reader in readers:
+        reader.join()
+    stop.set()
+    writer.join()
+
+    assert failures == []
+    assert connection.list_leases() == []
+    pins = {name for bucket in table.stats().buckets for name in bucket.pins}
+    assert not any(name.startswith(("lease-", "acquiring-")) for name in pins)
+
+
+def test_guide_runs_as_it_stands(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "leases.md").read_text()
+    script = "\n".join(re.findall(r"^```python\n(.*?)^```$", guide, re.M | re.S))
+
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (done.stderr, done.stdout.split()) == ("", ["1", "1"])
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:

@@ -145,9 +145,9 @@ class Lease:
         if lost is None and not self._link.closed:
             try:
                 self._link.node.drop_lease(self.id)
-            except PenstockError:
-                # The reader read all it wanted; what cannot be given back now expires by itself.
-                _log.warning("lease was not given back and will expire lease_id=%s", self.id)
+            except PenstockError as refused:
+                # The reader has what he wanted; what cannot be given back now expires by itself.
+                _log.warning("lease was not given back and will expire lease_id=%s reason=%s", self.id, refused)
 
     def __repr__(self) -> str:
         return f"<Lease {self.id} of {self.owner}, {len(self._info.leased)} buckets, until {self.expires_at:%F %T} UTC>"

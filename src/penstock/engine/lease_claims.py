@@ -19,6 +19,7 @@ from penstock.errors import InvalidError, NotFoundError, NotLeaderError, OffsetO
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.lease import AcquireLease
 from penstock.runtime.clock import Clock
+from penstock.tablet.settings import FsyncMode
 from penstock.tablet.tablet import Tablet
 
 
@@ -83,10 +84,12 @@ class LeaseClaims:
         def claim(tablet: Tablet, newest: SnapshotFile) -> None:
             self._pin(claimed, tablet, Hold(newest.snapshot_id, newest.offset, newest.offset, newest.created_ms))
 
-        self._snapshots.latest(table, claim)
+        refused = self._snapshots.latest(table, claim)
         for name in table.buckets():
-            if table.bucket_id(name) not in claimed.holds:
-                claimed.unavailable[name] = str(not_led(name))
+            bucket = table.bucket_id(name)
+            if bucket not in claimed.holds:
+                led = bucket in table.committer.tablets
+                claimed.unavailable[name] = str(refused if led and refused is not None else not_led(name))
 
     def _claim_named(self, claimed: Claimed, name: TableBucket, snapshot_id: int) -> None:
         def claim() -> None:
@@ -103,6 +106,9 @@ class LeaseClaims:
             raise OffsetOutOfRangeError(
                 "offset is beyond the end of the bucket", offset=offset, end=tablet.view.visible
             )
+        if tablet.settings.fsync is not FsyncMode.ALWAYS:
+            # The record outlives a power loss, and so must what it names.
+            tablet.exclusively(tablet.sync_log)
         while True:
             # The rows of a log table are all that it keeps below the offset.
             needed = offset if table.info.keyed else min(offset, tablet.pins.base)

@@ -57,22 +57,31 @@ class Snapshots:
             raise UnsupportedError("a log table has no snapshots; lease its cut", table=table.info.path)
         return self._take(table, {bucket: view.visible for bucket, view in table.view.items()})
 
-    def latest(self, table: LiveTable, claim: Callable[[Tablet, SnapshotFile], None]) -> None:
+    def latest(
+        self, table: LiveTable, claim: Callable[[Tablet, SnapshotFile], None]
+    ) -> BucketFailedError | UnavailableError | None:
         """Claim the newest snapshot of every bucket, all of one cut; where there is none they are taken first.
 
+        Return why a bucket has none.
+
         Raises:
-            PenstockError: as `create` has it.
+            UnsupportedError: it is a log table.
         """
+        refused = None
         if not table.info.keyed:
             raise UnsupportedError("a log table has no snapshots; lease its cut", table=table.info.path)
         with self._taking:
             tablets = list(table.committer.tablets.values())
             if any(tablet.snapshots.newest() is None for tablet in tablets):
-                self.create(table)
+                try:
+                    self.create(table)
+                except (BucketFailedError, UnavailableError) as error:
+                    refused = error
             for tablet in tablets:
                 newest = tablet.snapshots.newest()
                 if newest is not None:
                     claim(tablet, newest)
+        return refused
 
     def run(self) -> None:
         """Take the snapshots that are due, and remove those that nobody needs any more."""
@@ -108,6 +117,7 @@ class Snapshots:
 
     def _take(self, table: LiveTable, cut: Mapping[BucketId, int]) -> dict[BucketId, SnapshotFile]:
         taken: dict[BucketId, SnapshotFile] = {}
+        refused: PenstockError | None = None
         described = table.info.to_json()
         with self._taking, self._maintenance.lock:
             # Read anew: while we waited, another cut was taken.
@@ -127,11 +137,13 @@ class Snapshots:
                     )
                 except (OSError, BucketFailedError) as error:
                     if table.committer.tablets.get(bucket) is tablet:
-                        raise _refusal(error, bucket) from error
+                        refused = refused or _refusal(error, bucket)
         for bucket in taken:
             tablet = table.tablet(bucket)
             if tablet is not None:
                 self.prune(table, tablet)
+        if refused is not None:
+            raise refused
         return taken
 
 
@@ -152,5 +164,8 @@ def _refusal(error: OSError | BucketFailedError, bucket: BucketId) -> PenstockEr
     if isinstance(error, BucketFailedError):
         return error
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return DiskFullError("no space left for a snapshot; free some and try again", bucket=bucket)
-    return UnavailableError("disk refused the snapshot; try again", bucket=bucket, error=str(error))
+        refused: PenstockError = DiskFullError("no space left for a snapshot; free some and try again", bucket=bucket)
+    else:
+        refused = UnavailableError("disk refused the snapshot; try again", bucket=bucket, error=str(error))
+    refused.__cause__ = error
+    return refused

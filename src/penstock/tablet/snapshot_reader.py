@@ -47,9 +47,7 @@ class SnapshotReader:
             )
         except FileNotFoundError as error:
             self._pool.close()
-            raise SnapshotNotFoundError(
-                "the snapshot is gone from storage; hold a lease on it while reading", file=path
-            ) from error
+            raise _gone(path) from error
         offset = self.snapshot.offset
         self._view = TabletView.of(self.snapshot.bucket, offset, offset, spans)
 
@@ -58,8 +56,12 @@ class SnapshotReader:
 
         Raises:
             CorruptionError: stored bytes are not what was written.
+            SnapshotNotFoundError: the files went while they were read: no lease held the snapshot.
         """
-        return self._view.scan(self.snapshot.offset, projection, start=start)
+        try:
+            yield from self._view.scan(self.snapshot.offset, projection, start=start)
+        except FileNotFoundError as error:
+            raise _gone(self._directory) from error
 
     def close(self) -> None:
         """Let go of the files; idempotent."""
@@ -77,3 +79,7 @@ class SnapshotReader:
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"
+
+
+def _gone(path: str) -> SnapshotNotFoundError:
+    return SnapshotNotFoundError("the snapshot is gone from storage; hold a lease on it while reading", file=path)

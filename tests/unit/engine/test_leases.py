@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from penstock.codec.lease_record import Hold, LeaseRecord, decode_lease, encode_
 from penstock.engine.engine import Engine
 from penstock.engine.lease_book import LeaseBook
 from penstock.engine.metadata import MemoryMetadataStore, MetadataStore, Put
-from penstock.engine.settings import Settings
+from penstock.engine.settings import Fsync, Settings
 from penstock.engine.sqlite_metadata import SqliteMetadataStore
 from penstock.engine.storage import Storage
 from penstock.errors import (
@@ -64,12 +65,12 @@ class Rig:
         )
         self.connection = Connection(self.engine, "rig")
 
-    def kill(self) -> None:
+    def kill(self, disk: FaultyDisk | None = None) -> None:
         for table in self.engine._tables.all():
             table.committer.close(UnavailableError("killed"))
         # Kept: a connection that is forgotten closes its node, and with it the metadata that outlives it.
         self.killed.append(self.connection)
-        self.disk = self.disk.after_kill()
+        self.disk = disk or self.disk.after_kill()
         self.open()
         self.table = Table(self.connection._link, self.engine.table("default.t"))
 
@@ -318,6 +319,31 @@ def test_bucket_that_is_not_led_is_unavailable(rig: Rig) -> None:
 
     assert set(info.snapshots) == {one}
     assert "does not lead" in info.unavailable[two]
+
+
+def test_bucket_that_failed_is_unavailable_and_the_rest_is_leased(rig: Rig) -> None:
+    one, two = rig.engine.buckets(rig.table.info.table_id)
+    table = rig.engine._tables.get(rig.table.info.table_id)
+    failed = table.tablet(table.bucket_id(one))
+    assert failed is not None
+    failed.failure = OSError("the disk is broken")
+
+    info = rig.lease()
+
+    assert set(info.snapshots) == {two}
+    assert "takes no writes after an earlier failure" in info.unavailable[one]
+
+
+def test_leased_cut_outlives_a_power_loss_also_where_writes_do_not() -> None:
+    rig = Rig(replace(SETTINGS, fsync=Fsync.NEVER))
+    cut = CutOffsets(rig.table.info.table_id, dict(rig.table.cut()))
+    rig.engine.acquire_lease(AcquireLease("job", HOUR_MS, cuts=(cut,)))
+    rig.fill(2)
+    lost = rig.disk.after_power_loss(3)
+
+    rig.kill(lost)
+
+    assert rig.leased_values() == {1}
 
 
 def test_bucket_taken_up_again_is_protected_again(rig: Rig) -> None:
