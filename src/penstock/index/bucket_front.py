@@ -2,6 +2,7 @@
 
 Invariants
 - Every key in the dirty log is in the table. So what the table does not know, the index below does.
+- Calls with few keys go to a dictionary, which lies over both until it is spilled into them.
 - The table is *complete* while nothing but the table was ever needed: the index below held no key of
   the bucket when it was first seen, and nothing was forgotten since. Then an unknown key is absent.
 - What is written below is a prefix of the calls, the last offset of each key; the applied offset goes
@@ -31,6 +32,11 @@ from penstock.index.key_index import KeyIndex, Offsets
 from penstock.model.bucket import BucketId
 from penstock.model.change import NO_OFFSET
 
+_FEW_KEYS: Final = 32
+"""Up to here a loop costs less than starting the array operations."""
+
+_FEW_KEYS_HELD: Final = 4_096
+
 _SCANS_MAX: Final = 32
 """After so many scans of the dirty keys it would have been cheaper to write them."""
 
@@ -51,6 +57,8 @@ class BucketFront:
         self._table = HashTable(NarrowHash.words)
         self._begun = 0
         self._dirty = DirtyLog()
+        self._few: dict[bytes, int] = {}
+        self._few_applied: int | None = None
         self._scans = 0
         self.applied = self._written
         self.used_at = 0
@@ -69,8 +77,11 @@ class BucketFront:
 
     def get_many(self, keys: pa.BinaryArray) -> Offsets:
         """Return the offset of each key's live row, -1 where there is none."""
+        if len(keys) <= _FEW_KEYS:
+            return self._get_few(keys)
         rows = rows_of(keys)
         with self._lock:
+            self._spill()
             prints = self._prints(rows)
             offsets = self._table.find(prints)
             unknown = offsets == UNKNOWN
@@ -87,16 +98,15 @@ class BucketFront:
 
     def apply(self, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
         """Point each key at its offset in memory, and note it among the dirty keys."""
-        rows, offsets = rows_of(keys), np.array(offsets, np.int64)
         with self._lock:
-            if len(keys):
-                prints = self._prints(rows)
-                if not self._has_room(len(keys)):
-                    # With dirty keys in it the table grows all the same; the next call is the one to write them.
-                    self._begin_anew()
-                    self._grow(len(keys))
-                self._table.store(prints, offsets)
-            self._memory.change(dirty=self._dirty.append(keys, offsets, applied))
+            if len(keys) <= _FEW_KEYS:
+                self._few.update(zip(keys.to_pylist(), offsets.tolist(), strict=True))
+                self._few_applied = applied
+                if len(self._few) >= _FEW_KEYS_HELD:
+                    self._spill()
+            else:
+                self._spill()
+                self._store(keys, np.array(offsets, np.int64), applied)
             self.applied = applied
 
     def prefix(self, prefix: bytes, limit: int | None) -> tuple[pa.BinaryArray, Offsets]:
@@ -105,6 +115,7 @@ class BucketFront:
             self.drain()
         with self._lock:
             # Before the index below is read: what is written there meanwhile is in both, never in neither.
+            self._spill()
             chunks = self._dirty.chunks()
             self._scans += bool(chunks)
         if not chunks:
@@ -125,6 +136,7 @@ class BucketFront:
         with self._draining:
             with self._lock:
                 self._scans = 0
+                self._spill()
                 taken = self._dirty.take(rows_max)
             if taken is None:
                 return
@@ -157,9 +169,47 @@ class BucketFront:
             with self._lock:
                 self._memory.change(tables=-self._table.nbytes, dirty=-self._dirty.nbytes)
                 self._table, self._dirty = HashTable(NarrowHash.words), DirtyLog()
+                self._few, self._few_applied = {}, None
                 self._hash, self._complete = None, True
                 self._begun += 1
                 self.applied = self._written = 0
+
+    def _get_few(self, keys: pa.BinaryArray) -> Offsets:
+        plain: list[bytes] = keys.to_pylist()
+        with self._lock:
+            offsets = np.array([self._find_one(key) for key in plain], np.int64)
+            unknown = offsets == UNKNOWN
+            if self._complete:
+                offsets[unknown] = NO_OFFSET
+                return offsets
+        if unknown.any():
+            # Not remembered: that would cost more than asking again, and whoever writes them makes them known.
+            offsets[unknown] = self._inner.get_many(self._bucket, keys.filter(pa.array(unknown)))
+        return offsets
+
+    def _find_one(self, key: bytes) -> int:
+        offset = self._few.get(key)
+        if offset is not None:
+            return offset
+        words = None if self._hash is None else self._hash.print_of(key)
+        return UNKNOWN if words is None else self._table.find_one(words)
+
+    def _spill(self) -> None:
+        """Put the keys of small calls where those of large ones are."""
+        if self._few_applied is not None:
+            offsets = np.fromiter(self._few.values(), np.int64, len(self._few))
+            self._store(pa.array(list(self._few), pa.binary()), offsets, self._few_applied)
+            self._few, self._few_applied = {}, None
+
+    def _store(self, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
+        if len(keys):
+            prints = self._prints(rows_of(keys))
+            if not self._has_room(len(keys)):
+                # With dirty keys in it the table grows all the same; the next call is the one to write them.
+                self._begin_anew()
+                self._grow(len(keys))
+            self._table.store(prints, offsets)
+        self._memory.change(dirty=self._dirty.append(keys, offsets, applied))
 
     def _has_room(self, count: int) -> bool:
         """Tell whether the table holds so many more, grown if it may grow."""

@@ -27,6 +27,9 @@ SLOTS_MIN: Final = 64
 _FULL: Final = 0.7
 _NEARLY_FULL: Final = 0.55
 _WORD_BITS: Final = 64
+_FEW: Final = 8
+"""The last paths of a batch are walked one by one: that costs less than an array operation for each step."""
+
 _REHASH_SLOTS: Final = 1 << 16
 """Slots moved at a time: what they need in between stays in the CPU's caches."""
 
@@ -66,6 +69,10 @@ class HashTable:
         """Return the offset of each fingerprint, UNKNOWN where the table has none."""
         found: Offsets = self._offsets[self._locate(prints)]
         return found
+
+    def find_one(self, words: tuple[int, ...]) -> int:
+        """Return the offset of one fingerprint, UNKNOWN if the table has none."""
+        return int(self._offsets[self._walk(words, words[0] >> int(self._shift), 0)])
 
     def store(self, prints: Prints, offsets: Offsets, *, replace: bool = True) -> None:
         """Point each fingerprint at its offset; those held already only to `replace` them.
@@ -107,19 +114,28 @@ class HashTable:
     def _locate(self, prints: Prints) -> npt.NDArray[np.int64]:
         """Return where each fingerprint is held, or the empty slot where it would be."""
         places = (prints[0] >> self._shift).view(np.int64)
-        left = np.flatnonzero(self._offsets[places] != UNKNOWN)
-        at, mine = places[left], tuple(word[left] for word in prints)
+        left, at, mine = np.arange(len(places)), places, prints
         mask, step = self.slots - 1, 0
-        while left.size:
-            on = ~self._holds(mine, at)
-            left, at, mine = left[on], at[on], tuple(word[on] for word in mine)
+        while True:
+            on = np.flatnonzero((self._offsets[at] != UNKNOWN) & ~self._holds(mine, at))
+            left, mine = left[on], tuple(word[on] for word in mine)
+            if left.size <= _FEW:
+                break
             step += 1
-            at = (at + step) & mask
+            at = (at[on] + step) & mask
             places[left] = at
-            on = self._offsets[at] != UNKNOWN
-            if not on.all():
-                left, at, mine = left[on], at[on], tuple(word[on] for word in mine)
+        for row, *words in zip(left.tolist(), *(word.tolist() for word in mine), strict=True):
+            places[row] = self._walk(tuple(words), int(places[row]), step)
         return places
+
+    def _walk(self, words: tuple[int, ...], place: int, step: int) -> int:
+        mask = self.slots - 1
+        while self._offsets[place] != UNKNOWN and not all(
+            column[place] == word for column, word in zip(self._words, words, strict=True)
+        ):
+            step += 1
+            place = (place + step) & mask
+        return place
 
     def _holds(self, prints: Prints, places: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         same: npt.NDArray[np.bool_] = self._words[0][places] == prints[0]

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import struct
 from collections.abc import Callable
+from operator import mul
 from typing import Final
 
 import numpy as np
@@ -27,6 +29,7 @@ from penstock.index.hash_table import Prints
 NARROW_WORDS: Final = 1
 WIDE_WORDS: Final = 2
 
+_WORD: Final = (1 << 64) - 1
 _LANES: Final = 4
 _HALF_BITS: Final = np.uint64(32)
 _LOW_HALF: Final = np.uint64(0xFFFFFFFF)
@@ -48,6 +51,7 @@ class NarrowHash:
         self.width = width
         self._mask, first, second = np.frombuffer(entropy(3 * WORD_BYTES), np.uint64)
         self._first, self._second = first | np.uint64(1), second | np.uint64(1)
+        self._plain = int(self._mask), int(self._first), int(self._second)
 
     def prints(self, rows: ByteRows) -> Prints:
         """Return the fingerprints of keys of this width."""
@@ -57,6 +61,14 @@ class NarrowHash:
         mixed ^= mixed >> _HALF_BITS
         mixed *= self._second
         return (mixed,)
+
+    def print_of(self, key: bytes) -> tuple[int, ...] | None:
+        """Return the fingerprint of one key; None if it is of another width."""
+        if len(key) != self.width:
+            return None
+        mask, first, second = self._plain
+        mixed = (int.from_bytes(key, "little") ^ mask) * first & _WORD
+        return ((mixed ^ mixed >> 32) * second & _WORD,)
 
     def keys(self, prints: Prints) -> ByteRows:
         """Return the keys that have these fingerprints."""
@@ -77,6 +89,7 @@ class WideHash:
         # For each lane the start, the coefficient of the length, and two for every word of a key.
         count = _LANES * (2 + 2 * _LONG_KEY_BYTES // WORD_BYTES)
         self._coefficients = np.frombuffer(entropy(count * WORD_BYTES), np.uint64).reshape(-1, _LANES, 1)
+        self._plain: list[list[int]] = self._coefficients[:, :, 0].T.tolist()
         self._seed = entropy(_SEED_BYTES)
 
     def prints(self, rows: ByteRows) -> Prints:
@@ -92,6 +105,15 @@ class WideHash:
             prints[0][long], prints[1][long] = digests[:, 0], digests[:, 1]
         return prints
 
+    def print_of(self, key: bytes) -> tuple[int, ...]:
+        """Return the fingerprint of one key."""
+        if len(key) > _LONG_KEY_BYTES:
+            return struct.unpack("=2Q", self._digest(key))
+        count = -(-len(key) // 4)
+        pieces = (1, len(key), *struct.unpack(f"<{count}I", key.ljust(4 * count, b"\0")))
+        a, b, c, d = (sum(map(mul, lane, pieces)) & _WORD for lane in self._plain)
+        return a >> 32 << 32 | b >> 32, c >> 32 << 32 | d >> 32
+
     def _fold(self, lanes: Words, rows: ByteRows, word: int) -> None:
         """Add the products of one word of every key that reaches so far."""
         at = word * WORD_BYTES
@@ -105,12 +127,12 @@ class WideHash:
             lanes[:, some] += products
 
     def _digests(self, rows: ByteRows, some: Ints) -> Words:
-        view, starts, lengths = rows.data.data, rows.starts[some].tolist(), rows.lengths[some].tolist()
-        digests = [
-            hashlib.blake2b(view[start : start + length], digest_size=WIDE_WORDS * WORD_BYTES, key=self._seed).digest()
-            for start, length in zip(starts, lengths, strict=True)
-        ]
+        view, bounds = rows.data.data, zip(rows.starts[some].tolist(), rows.lengths[some].tolist(), strict=True)
+        digests = [self._digest(view[start : start + length]) for start, length in bounds]
         return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, WIDE_WORDS)
+
+    def _digest(self, key: bytes | memoryview) -> bytes:
+        return hashlib.blake2b(key, digest_size=WIDE_WORDS * WORD_BYTES, key=self._seed).digest()
 
 
 def rows_of(keys: pa.BinaryArray) -> ByteRows:
