@@ -243,6 +243,20 @@ def test_a_stateful_query_goes_on_after_a_crash_behind_our_commit(job: Job) -> N
     assert sums_in(table) == expected(FILES + 1)
 
 
+def test_a_sink_writes_what_spark_folded_of_each_micro_batch(job: Job) -> None:
+    table = job.connection.create_table(job.path, SUMS, buckets=2)
+    sink = pks.sink(job.url, job.path, agg_mode="merge_state")
+
+    def fold_and_write(df: DataFrame, batch_id: int) -> None:
+        sink(pks.pre_aggregate(df, job.url, job.path), batch_id)
+
+    writer = job.stream().writeStream.foreachBatch(fold_and_write).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(job.checkpoint)).start().awaitTermination()
+
+    assert sums_in(table) == expected()
+    sink.release()
+
+
 def test_two_queries_fill_different_columns_of_one_row(job: Job) -> None:
     table = job.connection.create_table(job.path, SUMS, buckets=2)
     queries = [job.start(checkpoint=job.home / column, columns=[column]) for column in ("total", "n")]

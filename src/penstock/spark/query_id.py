@@ -7,7 +7,6 @@ from typing import Any
 
 from pyarrow import fs
 from pyspark.sql import DataFrame
-from pyspark.sql.utils import is_remote
 
 from penstock.errors import InvalidError, UnsupportedError
 
@@ -21,15 +20,20 @@ def query_id(df: DataFrame, checkpoint: str | None) -> str:
     Raises:
         InvalidError: it cannot be known; the message says what to pass.
     """
-    if not is_remote():
-        found = df.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-        if found:
-            return str(found)
+    context = local_context(df)
+    found = None if context is None else context.getLocalProperty(QUERY_ID)
+    if found:
+        return str(found)
     if checkpoint is None:
         raise InvalidError("the query is known by its checkpoint here; pass checkpoint= to pks.sink as well")
     # Through Spark, which reaches whatever storage the checkpoint is on.
     text = "".join(row.value for row in df.sparkSession.read.text(f"{checkpoint.rstrip('/')}/metadata").collect())
     return _id_in(text, checkpoint)
+
+
+def local_context(df: DataFrame) -> Any | None:
+    """Return the Spark context of this very process; None where Spark is reached through Connect."""
+    return getattr(df.sparkSession, "sparkContext", None)
 
 
 def query_of(checkpoint: str) -> tuple[str, int]:

@@ -14,8 +14,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.utils import is_remote
 
+from penstock.spark.query_id import local_context
 from penstock.spark.stream_sink import StreamSink
 from penstock.spark.write_options import write_options
 
@@ -60,7 +60,7 @@ def write_stream(
     writer = df.writeStream.foreachBatch(function).outputMode(output_mode).option("checkpointLocation", checkpoint)
     writer = writer if query_name is None else writer.queryName(query_name)
     writer = writer if trigger is None else writer.trigger(**trigger)
-    if not is_remote():
+    if local_context(df) is not None:
         df.sparkSession.streams.addListener(_Releasing(function))
     return writer.start()
 

@@ -39,6 +39,7 @@ class TaskWriter:
     plan: WritePlan
     epoch: JobEpoch
     staged: bool
+    call_rows: int = CALL_ROWS
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
         """Write all rows and end the attempt; return what counts.
@@ -50,7 +51,7 @@ class TaskWriter:
         token, attempt = self.epoch.token, uuid.uuid4().bytes
         rows = before = after = 0
         with Renewal(link, token, self.epoch.ttl_ms), Calls(link, staged=self.staged) as calls:
-            for batch in _large(batches):
+            for batch in _large(batches, self.call_rows):
                 if self.plan.folds_changes:
                     kinds = batch.column(CHANGE_TYPE)
                     before += _count(kinds, ChangeType.UPDATE_BEFORE)
@@ -123,13 +124,13 @@ class Calls:
         return self._link.retry.run(lambda: send(call))
 
 
-def _large(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _large(batches: Iterable[pa.RecordBatch], call_rows: int) -> Iterator[pa.RecordBatch]:
     """Join Spark's batches to calls of a good size, and cut what is larger."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         for piece in _pieces(batch):
-            if held and (rows + piece.num_rows > CALL_ROWS or size + piece.nbytes > CALL_BYTES):
+            if held and (rows + piece.num_rows > call_rows or size + piece.nbytes > CALL_BYTES):
                 yield pa.concat_batches(held)
                 held, rows, size = [], 0, 0
             held.append(piece)
