@@ -45,6 +45,9 @@ OPTIONS: Final = (
     Option("filter", "filter", None, "read, stream", "rows to read, as SQL: amount > 10 AND city = 'Ulm'"),
     Option("source", "source", "live", "read, stream", "live rows, the newest snapshot, or the log of changes"),
     Option("as_of", "asOf", None, "read", "read at this cut: the JSON of pks.cut"),
+    Option(
+        "storage", "storage", None, "read", "the server's data directory as tasks see it: snapshots are read from files"
+    ),
     Option("split_rows", "splitRows", "2000000", "read", "a bucket with more rows is read by several tasks"),
     Option("start", "start", "earliest", "changes", "first changes: earliest, a cut's JSON or a timestamp"),
     Option("end", "end", None, "changes", "a cut's JSON: changes before it; without it up to the present"),

@@ -51,9 +51,12 @@ class PenstockDataSource(DataSource):
         # Here, not above: every use of the source pays for its imports, in a fresh process each time.
         from penstock.spark.batch_reader import BatchReader  # noqa: PLC0415
         from penstock.spark.change_reader import ChangeReader  # noqa: PLC0415
+        from penstock.spark.snapshot_reader import SnapshotReader  # noqa: PLC0415
 
         request = ReadRequest.of(self._checked, planning_link(self._checked), schema)
-        return ChangeReader(request) if request.source is ScanSource.LOG else BatchReader(request)
+        if request.source is ScanSource.LOG:
+            return ChangeReader(request)
+        return SnapshotReader(request) if request.source is ScanSource.SNAPSHOT else BatchReader(request)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return who plans and reads micro-batches."""
