@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.codec.lease_record import decode_lease
 from penstock.engine.engine import Engine
 from penstock.engine.live_table import LiveTable
 from penstock.engine.metadata import MemoryMetadataStore
@@ -29,6 +30,7 @@ from penstock.model.lease import AcquireLease, CutOffsets
 from penstock.model.spec import make_spec
 from penstock.model.table import TableInfo
 from penstock.runtime.tasks import TaskGroup
+from penstock.testing.fault_gate import SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock
 
@@ -61,6 +63,8 @@ class LeaseLife:
         self.present: dict[int, Rows] = {}
         self.states: dict[int, dict[int, Rows]] = {}
         self.leases: dict[str, ModelLease] = {}
+        self.attempted: dict[int, Rows] = {}
+        self.doubtful: str | None = None
         self.open()
         for name in ("x", "y"):
             self.create(name)
@@ -78,9 +82,10 @@ class LeaseLife:
             self.pass_time,
             self.restart,
             self.drop_table,
+            self.crash,
         ]
         for _ in range(STEPS):
-            self.random.choices(steps, weights=[30, 14, 14, 16, 6, 5, 5, 8, 5, 2])[0]()
+            self.random.choices(steps, weights=[30, 14, 14, 16, 6, 5, 5, 8, 4, 2, 4])[0]()
             self.check()
         self.finish()
 
@@ -102,7 +107,7 @@ class LeaseLife:
 
     def write(self) -> None:
         info = self.any_table()
-        rows = self.present[info.table_id]
+        rows = dict(self.present[info.table_id])
         keys = self.random.sample(range(8), self.random.randint(1, 4))
         if rows and self.random.random() < 0.25:
             operation, batch = Operation.DELETE, pa.record_batch({"id": pa.array(keys, pa.int64())})
@@ -113,8 +118,9 @@ class LeaseLife:
             rows |= written
             columns = {"id": pa.array(list(written), pa.int64()), "v": pa.array(list(written.values()), pa.int64())}
             operation, batch = Operation.UPSERT, pa.record_batch(columns)
+        self.attempted = {info.table_id: rows}
         self.engine.write(WriteCall(info.table_id, 0, operation, batch))
-        self.states[info.table_id][self.visible(info)] = dict(rows)
+        self.settle(info)
 
     def snapshot(self) -> None:
         info = self.any_table()
@@ -141,9 +147,11 @@ class LeaseLife:
                     snapshots[bucket] = self.random.choice([*numbers, 999])
                 case _:
                     cuts.append(CutOffsets(info.table_id, {bucket: self.visible(info)}))
+        self.doubtful = lease_id
         got = self.engine.acquire_lease(AcquireLease(lease_id, duration_ms, tuple(latest), snapshots, tuple(cuts)))
         assert set(got.unavailable) == {bucket for bucket, number in snapshots.items() if number == 999}
         before = self.leases.get(lease_id)
+        self.doubtful = None
         held = {} if before is None or self.is_over(before) else before.held
         new = {leased.table_id: (leased.snapshot.id, leased.snapshot.offset) for leased in got.leased}
         assert set(new) == set(held) | set(latest) | {cut.table_id for cut in cuts} | {
@@ -171,9 +179,11 @@ class LeaseLife:
 
     def drop_lease(self) -> None:
         lease_id = self.random.choice(LEASE_IDS)
+        self.doubtful = lease_id
         lease = self.leases.pop(lease_id, None)
         with self.refused_if(lease is None or self.is_over(lease)):
             self.engine.drop_lease(lease_id)
+        self.doubtful = None
 
     def pass_time(self) -> None:
         self.clock.advance(self.random.choice((1, 400, 20_000, 70_000, 250_000)))
@@ -195,6 +205,36 @@ class LeaseLife:
         stored = {entry.key.removeprefix("lease/") for entry in self.metadata.list("lease/")}
         self.leases = {lease_id: lease for lease_id, lease in self.leases.items() if lease_id in stored}
         self.open()
+
+    def crash(self) -> None:
+        """Let the process die in one of the next operations of the disk, whatever it is doing, and open it again."""
+        self.forget_attempts()
+        self.disk.crash_at(self.disk.operations + self.random.randint(0, 20), done=self.random.choice((0.0, 0.5, 1.0)))
+        step = self.random.choice([self.write, self.snapshot, self.compact, self.acquire, self.drop_lease])
+        with suppress(SimulatedCrash, PenstockError):
+            step()
+            self.compact()
+        self.restart()
+        for info in self.tables.values():
+            self.settle(info)
+        for entry in self.metadata.list("lease/"):
+            record = decode_lease(entry.value, name=entry.key)
+            if record.lease_id == self.doubtful:
+                # Stored, but nobody was told: it must be as good as any other.
+                held = {b.table_id: (hold.snapshot_id or None, hold.offset) for b, hold in record.holds().items()}
+                remaining_ms = max(60_000, min(record.duration_ms, record.expires_ms - self.clock.wall_ms()))
+                deadline_ms = self.clock.monotonic_ms() + remaining_ms
+                self.leases[record.lease_id] = ModelLease(record.duration_ms, deadline_ms, record.expires_ms, held)
+
+    def forget_attempts(self) -> None:
+        self.attempted, self.doubtful = {}, None
+
+    def settle(self, info: TableInfo) -> None:
+        """Take it that the last write is there, if it is."""
+        states, visible = self.states[info.table_id], self.visible(info)
+        if visible not in states:
+            states[visible] = self.attempted[info.table_id]
+        self.present[info.table_id] = states[visible]
 
     def drop_table(self) -> None:
         name = self.random.choice(list(self.tables))
