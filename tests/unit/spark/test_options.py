@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +69,9 @@ def test_table_for_people_has_every_option() -> None:
 
     assert len(lines) == len(OPTIONS) + 2
     assert len({option.name for option in OPTIONS}) == len(OPTIONS)
+
+
+def test_guide_carries_the_table_of_options() -> None:
+    guide = Path(__file__).parents[3] / "docs" / "guide" / "spark.md"
+
+    assert markdown() in guide.read_text()
