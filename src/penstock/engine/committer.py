@@ -211,14 +211,26 @@ class Committer:
             future.set_result(result)
 
     def commit_now(self, writes: list[QueuedWrite]) -> None:
-        """Commit writes that are the table's own, in one group; only inside a step.
+        """Commit writes that are the table's own, in one group, all or none; only inside a step.
 
         Raises:
-            PenstockError: the first cause; writes before it may be there.
+            PenstockError: the first cause. A bucket that failed may have kept others from being applied.
         """
-        self._commit_group(writes)
+        self._commit_group(writes, whole=True)
         for write in writes:
             write.done.result()
+
+    def plan_now(self, writes: list[QueuedWrite]) -> None:
+        """Find out whether writes can be planned, one after the other, and change nothing; only inside a step.
+
+        Raises:
+            PenstockError: one cannot.
+        """
+        group = WriteGroup(self._tablets, self._terms, self._clock)
+        for write in writes:
+            group.add([write])
+            if write.done.done():
+                write.done.result()
 
     def _commit_or_fail(self, calls: list[QueuedWrite]) -> None:
         """Commit; a bug on the way fails the buckets concerned and says so to every caller that waits."""
@@ -250,11 +262,16 @@ class Committer:
                 ready.append(call)
         self._commit_group(ready)
 
-    def _commit_group(self, calls: list[QueuedWrite]) -> None:
+    def _commit_group(self, calls: list[QueuedWrite], *, whole: bool = False) -> None:
         group = WriteGroup(self._tablets, self._terms, self._clock)
         for shape, alike in groupby(calls, key=lambda call: call.shape):
             for unit in [list(alike)] if shape is not None else [[call] for call in alike]:
                 group.add(unit)
+        if whole and len(group.accepted) < len(calls):
+            refused = next(call.done.exception() for call in calls if call.done.done())
+            for call in group.accepted:
+                call.done.set_exception(refused)
+            return
         touched = [self._tablets[bucket] for bucket in group.entries]
         failed: dict[BucketId, BaseException] = {}
         if touched:

@@ -273,7 +273,7 @@ class Owners:
             for bucket, tablet in sorted(tablets.items())
         ]
         check_attempts(runs, self.staged.rows(record.number, epoch), attempts)
-        accepted = self.staged.verify(record.number, epoch, attempts or {})
+        accepted = self.staged.verify(owner, epoch, attempts or {})
         self._book.save(
             owner,
             replace(record, committed=epoch, opened=None, accepted=accepted, offsets=self._undo.offsets(owner)),

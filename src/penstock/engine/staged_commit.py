@@ -80,15 +80,16 @@ class StagedCommit:
                 counts[file.attempt] += file.rows
         return counts
 
-    def verify(self, owner: int, epoch: int, attempts: Attempts) -> tuple[bytes, ...]:
-        """Return the attempts that have staged rows, after reading all of them.
+    def verify(self, owner: LiveOwner, epoch: int, attempts: Attempts) -> tuple[bytes, ...]:
+        """Return the attempts that have staged rows, after planning all of them. Committer only.
 
         Raises:
-            ConflictError: rows that were staged cannot be read; nothing was committed.
+            PenstockError: rows are missing, or cannot be applied; nothing was committed.
         """
-        accepted = [file for file in self._rows.of(owner) if file.epoch == epoch and file.attempt in attempts]
-        for file in accepted:
-            self._rows.read(file, self._table.schema)
+        files = [file for file in self._rows.of(owner.record.number) if file.epoch == epoch]
+        accepted = [file for file in files if file.attempt in attempts]
+        # What is decided must be possible: an overflow, say, has to be found out before, not after.
+        self._table.committer.plan_now([w for file in accepted if (w := self._write(owner, file)) is not None])
         return tuple(dict.fromkeys(file.attempt for file in accepted))
 
     def roll_forward(self, owner: LiveOwner) -> None:
@@ -143,7 +144,7 @@ class StagedCommit:
                 continue  # its partition was dropped, and the rows with it
             mark = tablet.state.owners.staged(record.number)
             if mark is None or (mark.epoch, mark.number) < (file.epoch, file.turn):
-                parts[bucket] = request
+                parts[bucket] = self._as_known(request)
         if not parts:
             return None
         columns = next(iter(parts.values())).columns
@@ -152,6 +153,15 @@ class StagedCommit:
         return QueuedWrite(
             parts, file.rows, size, columns, sequence=file.turn, stamp=stamp, kind=BatchKind.STAGED_COMMIT
         )
+
+    def _as_known(self, request: Request) -> Request:
+        """Return a request that writes the columns known when it was staged; one added since keeps its values."""
+        schema, engine = self._table.schema, self._table.info.merge_engine
+        if request.columns is not None or engine is None or not engine.takes_partial:
+            return request
+        known = {int(name) for name in request.rows.schema.names} - set(schema.key_columns)
+        every = {int(name) for name in schema.user_columns.names} - set(schema.key_columns)
+        return request if not known or known == every else replace(request, columns=tuple(sorted(known)))
 
 
 def _token(call: WriteCall) -> OwnerToken:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import (
+    ArithmeticOverflowError,
     ConflictError,
     CorruptionError,
     FencedError,
@@ -128,6 +129,33 @@ def test_damaged_staged_rows_fail_the_commit_and_apply_nothing(rig: OwnerRig) ->
     assert rig.rows() == []
     assert rig.owners.infos()[0].committed_epoch == -1
     rig.owners.begin(owner, 1)
+
+
+def test_rows_that_cannot_be_applied_fail_the_commit_and_apply_nothing(rig: OwnerRig) -> None:
+    rig.write([{"k": 1, "a": (1 << 63) - 2}])
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage(rows(1, 2), task, FIRST)
+    rig.stage(rows(1, 2), task, FIRST)
+
+    with pytest.raises(ArithmeticOverflowError):
+        rig.owners.commit(owner, 1, {FIRST: 4})
+
+    assert rig.rows() == [{"k": 1, "a": (1 << 63) - 2}]
+    assert rig.owners.begin(owner, 1).status == "new"
+
+
+def test_column_added_after_staging_keeps_its_values() -> None:
+    rig = OwnerRig("k BIGINT, a BIGINT, PRIMARY KEY (k)")
+    owner = rig.acquire("job")
+    rig.stage(rows(1), rig.begin(owner, 1), FIRST)
+    rig.add_column("y")
+    rig.write([{"k": 1, "a": 0, "y": 7}])
+
+    rig.owners.commit(owner, 1, {FIRST: 1})
+
+    assert rig.rows() == [{"k": 1, "a": 1, "y": 7}]
+    rig.close()
 
 
 def test_staged_rows_survive_a_power_loss(rig: OwnerRig) -> None:
