@@ -98,8 +98,9 @@ class LeaseDesk:
 
     def release(self, lease_id: str, buckets: Sequence[TableBucket]) -> LeaseInfo:
         """Give some buckets back."""
-        names = set(buckets)
-        chosen = [bucket for bucket in self._leases.get(lease_id).holds if self._name(bucket) in names]
+        given = set(buckets)
+        names = self._names(self._leases.get(lease_id).holds)
+        chosen = [bucket for bucket, name in names.items() if name in given]
         return self._info(self._leases.release(lease_id, chosen))
 
     def drop(self, lease_id: str) -> None:
@@ -123,8 +124,11 @@ class LeaseDesk:
             InvalidError: it does not hold the bucket.
         """
         lease = self._leases.own(lease_id)
-        for bucket in lease.holds:
-            if bucket.table_id == table_id and bucket.bucket == name.bucket and self._name(bucket) == name:
+        partitions = {0: None} | self._catalog.partitions.names(table_id)
+        # Of two partitions of one name, one of which is dropping, the younger has it.
+        for partition_id in sorted((i for i, known in partitions.items() if known == name.partition), reverse=True):
+            bucket = BucketId(table_id, partition_id, name.bucket)
+            if bucket in lease.holds:
                 return self._tables.holding(bucket), bucket
         raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=name)
 
@@ -168,12 +172,15 @@ class LeaseDesk:
             duration_ms=lease.duration_ms,
             expires_ms=self._book.expires_ms(lease),
             bytes=self._bytes(lease),
-            leased=[Leased(b.table_id, self._leased(b, hold), hold.pin) for b, hold in sorted(lease.holds.items())],
+            leased=[
+                Leased(bucket.table_id, self._leased(bucket, name, lease.holds[bucket]), lease.holds[bucket].pin)
+                for bucket, name in sorted(self._names(lease.holds).items())
+            ],
             unavailable=unavailable or {},
         )
 
-    def _leased(self, bucket: BucketId, hold: Hold) -> Snapshot:
-        name, tablet = self._name(bucket), self._claims.tablet(bucket)
+    def _leased(self, bucket: BucketId, name: TableBucket, hold: Hold) -> Snapshot:
+        tablet = self._claims.tablet(bucket)
         if tablet is not None and hold.snapshot_id:
             for found in tablet.snapshots.all():
                 if found.snapshot_id == hold.snapshot_id:
@@ -207,10 +214,18 @@ class LeaseDesk:
                 total += tablet.files.size_bytes()
         return total
 
-    def _name(self, bucket: BucketId) -> TableBucket:
-        path = self._catalog.table_by_id(bucket.table_id, dropped=True).path
-        partition = self._catalog.partitions.find(bucket.table_id, bucket.partition_id)
-        return TableBucket(path, None if partition is None else partition.name, bucket.bucket)
+    def _names(self, buckets: Iterable[BucketId]) -> dict[BucketId, TableBucket]:
+        """Return how users name buckets, also those of what was dropped since."""
+        known = list(buckets)
+        ids = {bucket.table_id for bucket in known}
+        paths = {i: self._catalog.table_by_id(i, dropped=True).path for i in ids}
+        partitions = {i: self._catalog.partitions.names(i) for i in ids}
+        return {
+            bucket: TableBucket(
+                paths[bucket.table_id], partitions[bucket.table_id].get(bucket.partition_id), bucket.bucket
+            )
+            for bucket in known
+        }
 
 
 def _lease_ids(holders: Sequence[str]) -> tuple[str, ...]:

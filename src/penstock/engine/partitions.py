@@ -133,6 +133,13 @@ class Partitions:
             found = next((p for p in known if p.partition_id == partition_id), None)
             return found or self._records.dropped_partitions.get((table_id, partition_id))
 
+    def names(self, table_id: int) -> dict[int, str]:
+        """Return the name of each partition of a table, by id, also of those that are dropping."""
+        with self._records.lock:
+            known = list(self._records.partitions.get(table_id, {}).values())
+            gone = [p for (owner, _), p in self._records.dropped_partitions.items() if owner == table_id and p]
+            return {partition.partition_id: partition.name for partition in (*known, *gone)}
+
     def forget(self, table_id: int, partition_id: int) -> None:
         """Remove the record of a dropped partition, its directories being gone; idempotent."""
         with self._records.lock:

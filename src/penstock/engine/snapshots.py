@@ -10,6 +10,7 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from penstock.codec.snapshot_file import SnapshotFile
 from penstock.engine.live_table import LiveTable
@@ -122,6 +123,8 @@ class Snapshots:
         with self._taking, self._maintenance.lock:
             # Read anew: while we waited, another cut was taken.
             offsets = {bucket: view.visible for bucket, view in table.view.items() if bucket in cut}
+            # Once after the cut is enough for all: the base of a bucket passes no snapshot, and so not its index.
+            flush = cache(self._flush_index)
             for bucket, offset in offsets.items():
                 tablet = table.committer.tablets.get(bucket)
                 if tablet is None:
@@ -130,7 +133,7 @@ class Snapshots:
                     taken[bucket] = take_snapshot(
                         tablet,
                         offset,
-                        self._flush_index,
+                        flush,
                         created_ms=self._clock.wall_ms(),
                         table=described,
                         partition=table.name(bucket).partition,
