@@ -54,7 +54,7 @@ bench: $(STAMP) ## Measure the workloads beside their raw bounds
 	$(BIN)/python -m bench $(ARGS)
 
 docs: $(STAMP) ## Build the documentation into site/ (ARGS="serve" to read it while writing)
-	$(BIN)/mkdocs $(or $(ARGS),build --strict --quiet)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --strict --quiet)
 
 clean: ## Remove caches and build output; .venv stays
 	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
