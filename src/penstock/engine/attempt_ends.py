@@ -50,7 +50,7 @@ def _end(table: LiveTable, guard: OwnerGuard, stamp: OwnerStamp, rows: int) -> A
     counted = guard.counts.rows(stamp)
     if counted is not None and counted != rows:
         raise ConflictError(
-            "not as many rows arrived as the attempt says; begin the epoch again", rows=counted, named=rows
+            "not as many rows arrived as the attempt says; run it again as a new attempt", rows=counted, named=rows
         )
     if mine:
         marks = dict.fromkeys(mine, _no_rows(table.schema))
