@@ -56,6 +56,7 @@ from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.directory_lock import DirectoryLock
 from penstock.runtime.local_disk import LocalDisk
 from penstock.runtime.metrics import Metrics
+from penstock.runtime.open_files import allow_open_files
 from penstock.runtime.tasks import TaskGroup
 
 MAINTENANCE_INTERVAL_MS = 500
@@ -128,6 +129,7 @@ class Engine(LeaseCalls, OwnerCalls):
         clock = SystemClock()
         lock = DirectoryLock(root, clock=clock)
         lock.acquire()
+        allow_open_files()
         try:
             found = settings if settings is not None else Settings.load(root / "penstock.toml")
             storage = Storage(LocalDisk(root), open_index(root / "index"), found)

@@ -1,0 +1,19 @@
+"""The limit on open files is raised as far as it may be, and never lowered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import resource
+from penstock.runtime.open_files import allow_open_files
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))
+print(allow_open_files(200), allow_open_files(1_000), allow_open_files(50), resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+def test_limit_goes_up_to_what_is_wanted_or_allowed_and_not_down() -> None:
+    said = subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True).stdout
+
+    assert said.strip() == "200 300 300 (300, 300)"
