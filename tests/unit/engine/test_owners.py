@@ -12,6 +12,7 @@ from penstock.errors import (
     FencedError,
     InvalidError,
     LockedError,
+    NotLeaderError,
     OwnerNotFoundError,
     UnsupportedError,
 )
@@ -400,3 +401,34 @@ def test_token_of_another_table_is_refused(rig: OwnerRig, free_rig: OwnerRig) ->
 
     with pytest.raises(InvalidError, match="another table"):
         free_rig.write([{"k": 1, "a": 1}], columns=["a"], owner=foreign)
+
+
+def test_partition_dropped_under_an_open_epoch_needs_no_undo() -> None:
+    rig = OwnerRig(
+        "p BIGINT, k BIGINT, a BIGINT, PRIMARY KEY (p, k)", partitioned_by=["p"], bucket_key=["k"], properties=LOCKED
+    )
+    owner = rig.acquire("job", "a")
+    task = rig.begin(owner, 1)
+    rig.write([{"p": 1, "k": 1, "a": 1}, {"p": 2, "k": 1, "a": 1}], columns=["a"], owner=task)
+    (gone,) = (partition for partition in rig.table.partitions() if "1" in partition.name)
+    rig.table.drop_partition(gone.partition_id)
+
+    result = rig.owners.undo(owner)
+
+    assert (result.keys, rig.rows(), rig.pins()) == (1, [], [])
+    rig.close()
+
+
+def test_bucket_taken_up_again_is_pinned_and_undone(rig: OwnerRig) -> None:
+    owner = rig.acquire("job", "a")
+    rig.write([{"k": k, "a": 1} for k in range(10)], columns=["a"], owner=rig.begin(owner, 1))
+    bucket = next(iter(rig.table.committer.tablets))
+
+    rig.table.step_down(bucket)
+    with pytest.raises(NotLeaderError):
+        rig.owners.undo(owner)
+    rig.table.take_up(bucket)
+
+    assert rig.pins() == ["owner-0", "owner-0"]
+    rig.owners.undo(owner)
+    assert (rig.rows(), rig.pins()) == ([], [])
