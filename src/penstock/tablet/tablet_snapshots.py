@@ -134,7 +134,7 @@ class TabletSnapshots:
             old = [s for s in sorted(self._snapshots)[:-retained] if s not in self._holders]
             for snapshot_id in old:
                 # Durably, before its files go and its pin: it must not come back without them.
-                self._files.remove_durably(f"{KIND}-{snapshot_id:012d}")
+                self._remove_file(snapshot_id)
                 self._files.remove(self._forget(snapshot_id))
             return len(old)
 
@@ -145,6 +145,13 @@ class TabletSnapshots:
             mine = {s for s, holders in self._holders.items() if holders == {holder} and s not in retained_ids}
             sizes = {name: size for s in mine for name, size in self._snapshots[s].sizes.items()}
             return sum(sizes[name] for name in self._files.kept.waiting(mine))
+
+    def _remove_file(self, snapshot_id: int) -> None:
+        if self._files.disk.exists(self.path(snapshot_id)):
+            self._files.remove_durably(f"{KIND}-{snapshot_id:012d}")
+        else:
+            # An attempt before this one removed it and could not make that durable.
+            self._files.disk.sync_directory(self._files.directory)
 
     def _take_up(self, snapshot: SnapshotFile) -> None:
         self._pins.pin(_pin_name(snapshot.snapshot_id), snapshot.offset)

@@ -334,6 +334,23 @@ def test_bucket_that_failed_is_unavailable_and_the_rest_is_leased(rig: Rig) -> N
     assert "takes no writes after an earlier failure" in info.unavailable[one]
 
 
+def test_reopened_bucket_is_protected_again(rig: Rig) -> None:
+    rig.lease()
+    table = rig.engine._tables.get(rig.table.info.table_id)
+    for bucket in rig.engine.buckets(rig.table.info.table_id):
+        failed = table.tablet(table.bucket_id(bucket))
+        assert failed is not None
+        failed.failure = OSError("the disk was broken")
+        rig.engine.reopen(bucket)
+
+    rig.churn(2, 3, 4, 5)
+
+    assert rig.leased_values() == {1}
+    rig.engine.drop_lease("job")
+    rig.tasks.run_due()
+    assert {s.id for s in rig.table.list_snapshots()} == {4, 5}
+
+
 def test_leased_cut_outlives_a_power_loss_also_where_writes_do_not() -> None:
     rig = Rig(replace(SETTINGS, fsync=Fsync.NEVER))
     cut = CutOffsets(rig.table.info.table_id, dict(rig.table.cut()))

@@ -163,6 +163,22 @@ def test_pruned_snapshot_takes_its_files_and_its_pin_along() -> None:
         SnapshotReader(rig.disk, rig.tablet.snapshots.path(first.snapshot_id))
 
 
+def test_removal_that_was_not_durable_is_tried_again() -> None:
+    rig, more = make()
+    rig.take()
+    rig.write([more.next(rig.oracle.columns)])
+    second = rig.take()
+    assert isinstance(rig.disk, FaultyDisk)
+    rig.disk.fail_when(lambda operation: operation.kind == "sync_directory", errno.EIO, times=1)
+
+    with pytest.raises(OSError, match="Input/output"):
+        rig.tablet.snapshots.prune(1)
+    assert len(rig.tablet.snapshots.all()) == 2
+
+    assert rig.tablet.snapshots.prune(1) == 1
+    assert rig.tablet.snapshots.all() == [second]
+
+
 def test_held_snapshot_stays_until_its_last_holder_lets_go() -> None:
     rig, more = make()
     first = rig.take()
