@@ -36,7 +36,7 @@ class Changes:
     """Changes of some keys, by key and within a key by offset.
 
     `key`, `attempt` (0: none) and `named` (changes x columns: which columns a change writes; a delete
-    all) are numbers of the caller's choice; the rest is as the log has it.
+    all) are small numbers of the caller's choice; the rest is as the log has it.
     """
 
     key: Int64s
@@ -85,8 +85,9 @@ def find_undone(changes: Changes, target: Target, *, locked: bool) -> Undone:
         mine &= changes.attempt == target.attempt
     if not mine.any():
         return _nothing(changes.named.shape[1])
-    concerned = np.isin(changes.key, np.unique(changes.key[mine]))
-    rows = np.flatnonzero(concerned)
+    concerned = np.zeros(int(changes.key.max()) + 1, np.bool_)
+    concerned[changes.key[mine]] = True
+    rows = np.flatnonzero(concerned[changes.key])
     return _decide(changes, rows, mine[rows], (~undoes & ~covered & ~mine)[rows], locked=locked)
 
 
