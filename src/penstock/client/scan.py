@@ -25,6 +25,7 @@ from penstock.client.snapshot_cut import LeasePin, leased_buckets, pin_newest
 from penstock.errors import ClosedError, InvalidError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import OpenScan
+from penstock.model.html_table import html_table
 from penstock.model.table import TableInfo
 
 
@@ -228,6 +229,14 @@ class Scan(Iterator[pa.RecordBatch]):
         left = sum(position.next_offset is not None for position in self._positions)
         state = "closed" if self._closed.is_set() else f"{left} of {len(self._positions)} buckets to read"
         return f"<Scan of {self._info.path}, source {self._request.source}, {state}>"
+
+    def _repr_html_(self) -> str:
+        # The cut and the columns: to show rows would be to read them, and what was read is gone.
+        columns = [(field.name, str(field.type)) for field in self._schema]
+        cut = [(bucket.partition, bucket.bucket, at) for bucket, at in self.log_offsets.items()]
+        return html_table(repr(self), ("column", "type"), columns) + html_table(
+            "the cut", ("partition", "bucket", "offset"), cut
+        )
 
 
 def bucket_order(bucket: TableBucket) -> tuple[str, int]:

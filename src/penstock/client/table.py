@@ -377,6 +377,9 @@ class Table(TableOwners):
         key = f", primary key ({', '.join(self._info.primary_key)})" if self._info.keyed else ", log table"
         return f"<Table {self.path}{key}, {len(self._info.schema.columns)} columns, {self._info.buckets} buckets>"
 
+    def _repr_html_(self) -> str:
+        return self._info._repr_html_()
+
     def _write(self, call: WriteCall) -> WriteResult:
         if call.batch.num_rows == 0:
             return WriteResult(0, 0, 0)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from penstock.model.html_table import html_table
 from penstock.model.merge_engine import DeleteBehavior, MergeEngine
 from penstock.model.names import TablePath
 from penstock.model.properties import TableProperties
 from penstock.model.schema import Schema
+from penstock.model.type_words import format_type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,3 +128,16 @@ class TableInfo(TableSpec):
         if self.properties:
             facts["properties"] = dict(self.properties)
         return f"TableInfo({self.path}: {', '.join(f'{name}={value}' for name, value in facts.items())})"
+
+    def _repr_html_(self) -> str:
+        """Return the columns as a notebook shows them."""
+        rows = [
+            (
+                column.name,
+                format_type(column.type),
+                "key" if column.name in self.primary_key else column.agg and column.agg.value,
+                "" if column.nullable else "not null",
+            )
+            for column in self.schema.columns
+        ]
+        return html_table(repr(self), ("column", "type", "", ""), rows)
