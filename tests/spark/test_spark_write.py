@@ -363,3 +363,30 @@ def test_partitioned_tables_are_written_with_new_partitions(
 
     assert len(rows_of(table)) == 100
     assert len(table.list_partitions()) == 3
+
+
+def test_all_types_come_back_as_they_were_in_any_time_zone(spark: SparkSession, url: str, path: str) -> None:
+    data = spark.sql(
+        """
+        SELECT id AS k, id % 2 = 0 AS b, CAST(id AS TINYINT) AS i8, CAST(id AS SMALLINT) AS i16, CAST(id AS INT) AS i32,
+               CAST(id / 3 AS FLOAT) AS f, id / 7 AS d, CAST(id / 10 AS DECIMAL(20, 4)) AS m,
+               CONCAT('s', id) AS s, CAST(CONCAT('b', id) AS BINARY) AS raw,
+               DATE_ADD(DATE'2026-01-01', CAST(id AS INT)) AS day,
+               TIMESTAMP'2026-03-29 01:59:59.123456' + MAKE_INTERVAL(0, 0, 0, CAST(id AS INT)) AS at,
+               TIMESTAMP_NTZ'2026-03-29 02:30:00' AS clock,
+               ARRAY(id, NULL, id + 1) AS list, NAMED_STRUCT('x', id, 'y', ARRAY('a', NULL)) AS pair,
+               MAP(CONCAT('k', id), id) AS tags, IF(id = 3, NULL, 'there') AS maybe
+        FROM RANGE(10)
+        """
+    )
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        pks.create_table(data, url, path, primary_key=["k"], buckets=2)
+        pks.write(data, url, path)
+        back = pks.read(spark, url, path).orderBy("k").collect()
+        given = data.orderBy("k").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+    assert back == given

@@ -7,6 +7,7 @@ third process: all three meet in the epoch that the first began.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from penstock.client.link import Link
-from penstock.errors import InvalidError, UnsupportedError
+from penstock.errors import InvalidError, OwnerNotFoundError, UnsupportedError
 from penstock.model.merge_engine import DeleteBehavior
 from penstock.spark import job_epoch
 from penstock.spark.clearing import stage_deletes
@@ -68,7 +69,9 @@ class BatchWriter(DataSourceArrowWriter):
 
     def _forget(self, link: Link) -> None:
         table_id = self._plan.info.table_id
-        link.retry.run(lambda: link.node.drop_owner(table_id, self._owner, undo=True))
+        # Not there: this was asked before, and the answer was lost.
+        with contextlib.suppress(OwnerNotFoundError):
+            link.retry.run(lambda: link.node.drop_owner(table_id, self._owner, undo=True))
 
 
 def written_in(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.client.link import Link
-from penstock.errors import LockedError, PenstockError, UnsupportedError
+from penstock.errors import ConflictError, LockedError, PenstockError, UnsupportedError
 from penstock.model.owner import AcquireOwner, EpochStatus, OwnerGrant
-from penstock.model.owner_token import OwnerToken
+from penstock.model.owner_token import NO_EPOCH, OwnerToken
 from penstock.model.quantity import parse_duration_ms
 from penstock.spark.write_plan import WritePlan
 
@@ -79,6 +79,25 @@ def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str, *, ttl_ms
             if now >= give_up:
                 raise
         time.sleep(LOCK_POLL_SECONDS)
+
+
+def acquire_for_query(link: Link, plan: WritePlan, query: str, batch: int) -> OwnerGrant:
+    """Make a streaming query the owner of what it writes, under the name that its options give or its own id.
+
+    Raises:
+        ConflictError: the owner's name belongs to another query, or the table has not seen the micro-batches before.
+        LockedError: another owner holds the columns, and goes on holding them.
+    """
+    grant = acquire(link, plan, plan.options.get("owner") or query, query)
+    if grant.committed_epoch == NO_EPOCH and batch > 0:
+        release(link, grant.token)
+        raise ConflictError(
+            "the table knows nothing of the micro-batches before this one: it was created anew, or its owner was "
+            "dropped; start the query with a fresh checkpoint",
+            table=plan.info.path,
+            batch=batch,
+        )
+    return grant
 
 
 def begin(link: Link, grant: OwnerGrant, epoch: int) -> JobEpoch:

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 
 from penstock.spark.query_id import local_context
 from penstock.spark.stream_sink import StreamSink
@@ -46,22 +46,18 @@ def write_stream(
     Raises:
         InvalidError: an option is not understood.
     """
-    sink_options = {"owner": owner, "visibility": visibility, "checkpoint": checkpoint}
-    function = sink(
-        url,
-        table,
-        operation=operation,
-        columns=columns,
-        agg_mode=agg_mode,
-        order_by=order_by,
-        **sink_options,
-        **options,
+    others = {"owner": owner, "visibility": visibility, "checkpoint": checkpoint} | options
+    given = write_options(
+        url, table, operation=operation, columns=columns, agg_mode=agg_mode, order_by=order_by, others=others
     )
+    function = StreamSink(given, lasting=True)
     writer = df.writeStream.foreachBatch(function).outputMode(output_mode).option("checkpointLocation", checkpoint)
     writer = writer if query_name is None else writer.queryName(query_name)
     writer = writer if trigger is None else writer.trigger(**trigger)
     if local_context(df) is not None:
-        df.sparkSession.streams.addListener(_Releasing(function))
+        # Through Connect the function lives in a process that ends with its query, and the owner with its time.
+        streams = df.sparkSession.streams
+        streams.addListener(_Releasing(function, streams))
     return writer.start()
 
 
@@ -90,8 +86,9 @@ def sink(
 class _Releasing(StreamingQueryListener):
     """Gives the owner back when its query ends, however it ends."""
 
-    def __init__(self, sink: StreamSink) -> None:
+    def __init__(self, sink: StreamSink, streams: StreamingQueryManager) -> None:
         self._sink = sink
+        self._streams = streams
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing."""
@@ -106,3 +103,4 @@ class _Releasing(StreamingQueryListener):
         """Release the owner, if it is this query that ended."""
         if str(event.id) == self._sink.query:
             self._sink.release()
+            self._streams.removeListener(self)

@@ -16,10 +16,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.client.link import Link
-from penstock.errors import ConflictError, UnsupportedError
+from penstock.errors import UnsupportedError
 from penstock.model.calls import Operation
 from penstock.model.owner import OwnerGrant
-from penstock.model.owner_token import NO_EPOCH
 from penstock.spark import job_epoch
 from penstock.spark.job_epoch import JobEpoch, Written
 from penstock.spark.links import link_for
@@ -46,14 +45,19 @@ class _Held:
     plan: WritePlan
     staged: bool
     grant: OwnerGrant
-    renewal: Renewal
+    renewal: Renewal | None
 
 
 class StreamSink:
-    """Writes the micro-batches of one query; picklable until the first. Give every query its own."""
+    """Writes the micro-batches of one query; picklable until the first. Give every query its own.
 
-    def __init__(self, options: Options) -> None:
+    A `lasting` sink holds its owner from the first micro-batch until `release`; another only while one runs,
+    for nobody would tell it that its query has ended.
+    """
+
+    def __init__(self, options: Options, *, lasting: bool = False) -> None:
         self._options = options
+        self._lasting = lasting
         self._held: _Held | None = None
 
     @property
@@ -78,20 +82,15 @@ class StreamSink:
             _log.info("micro-batch is committed already, running it into nothing batch=%d", batch_id)
             df.write.format("noop").mode("overwrite").save()
             return
-        done = False
-        try:
-            written = _run(df, held, epoch)
-            job_epoch.commit(held.link, held.plan, epoch, written)
-            done = True
-        finally:
-            if not done:
-                job_epoch.undo(held.link, held.grant.token)
+        with _renewal(held.link, held.grant):
+            _write(df, held, epoch)
 
     def release(self) -> None:
         """Give the owner back; the next micro-batch would acquire it again."""
         held, self._held = self._held, None
         if held is not None:
-            held.renewal.close()
+            if held.renewal is not None:
+                held.renewal.close()
             job_epoch.release(held.link, held.grant.token)
 
     def _open(self, df: DataFrame, batch_id: int) -> _Held:
@@ -99,16 +98,12 @@ class StreamSink:
         plan = plan_write(self._options, link, df.schema)
         staged = _visibility(self._options, plan) == COMMIT
         query = query_id(df, self._options.get("checkpoint"))
-        grant = job_epoch.acquire(link, plan, self._options.get("owner") or query, query)
-        if grant.committed_epoch == NO_EPOCH and batch_id > 0:
-            job_epoch.release(link, grant.token)
-            raise ConflictError(
-                "the table knows nothing of the micro-batches before this one: it was created anew, or its owner was "
-                "dropped; start the query with a fresh checkpoint",
-                table=plan.info.path,
-                batch=batch_id,
-            )
-        return _Held(query, link, plan, staged, grant, Renewal(link, grant.token, grant.ttl_ms))
+        grant = job_epoch.acquire_for_query(link, plan, query, batch_id)
+        return _Held(query, link, plan, staged, grant, _renewal(link, grant) if self._lasting else None)
+
+
+def _renewal(link: Link, grant: OwnerGrant) -> Renewal:
+    return Renewal(link, grant.token, grant.ttl_ms)
 
 
 def _visibility(options: Options, plan: WritePlan) -> str:
@@ -118,6 +113,16 @@ def _visibility(options: Options, plan: WritePlan) -> str:
     if chosen == IMMEDIATE and not plan.info.keyed:
         raise UnsupportedError("a log table cannot take rows back; use visibility='commit'", table=plan.info.path)
     return chosen
+
+
+def _write(df: DataFrame, held: _Held, epoch: JobEpoch) -> None:
+    committed = False
+    try:
+        job_epoch.commit(held.link, held.plan, epoch, _run(df, held, epoch))
+        committed = True
+    finally:
+        if not committed:
+            job_epoch.undo(held.link, held.grant.token)
 
 
 def _run(df: DataFrame, held: _Held, epoch: JobEpoch) -> list[Written]:

@@ -87,7 +87,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         link = link_for(self._options)
         plan = plan_write(self._options, link, self._schema)
         query, batch = query_of(checkpoint)
-        grant = job_epoch.acquire(link, plan, self._options.get("owner") or query, query)
+        grant = job_epoch.acquire_for_query(link, plan, query, batch)
         return TaskWriter(plan, job_epoch.begin(link, grant, batch), staged=True)
 
 
