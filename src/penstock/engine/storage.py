@@ -8,6 +8,8 @@ from typing import Final
 
 from penstock.engine.settings import Settings
 from penstock.errors import CorruptionError
+from penstock.index.front import FrontedKeyIndex
+from penstock.index.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
 from penstock.index.rocks import RocksKeyIndex
 from penstock.log.chunk_cache import ChunkCache
@@ -72,8 +74,20 @@ class Storage:
         self._pool.close()
 
 
-def open_index(path: Path) -> KeyIndex:
-    """Open the key index of a data directory; a damaged one is removed and made anew from the log."""
+INDEX_FRONT_BYTES: Final = 0
+"""Memory for the front of the key index; 0 for none."""
+
+
+def open_index(path: Path, front_bytes: int = INDEX_FRONT_BYTES) -> KeyIndex:
+    """Open the key index of a data directory, with a front of so many bytes, or none for 0.
+
+    A damaged index is removed and made anew from the log.
+    """
+    index = _open_rocks(path)
+    return FrontedKeyIndex(index, FrontSettings(table_bytes_max=front_bytes)) if front_bytes else index
+
+
+def _open_rocks(path: Path) -> RocksKeyIndex:
     try:
         return RocksKeyIndex(path)
     except CorruptionError as error:
