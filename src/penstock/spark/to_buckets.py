@@ -84,8 +84,10 @@ def order_of(df: DataFrame, options: Options, operation: Operation) -> list[Colu
         words = (OFFSET,)
     order = [_sort_key(df, word, known) for word in words or ()]
     if operation is Operation.APPLY:
-        back = sf.col(CHANGE_TYPE).isin(ChangeType.UPDATE_BEFORE.value, ChangeType.DELETE.value)
-        order.append(sf.when(back, 0).otherwise(1).asc())
+        # Rows of a snapshot have the offset of the first change after it, and come before it.
+        kind = sf.col(CHANGE_TYPE)
+        back = kind.isin(ChangeType.UPDATE_BEFORE.value, ChangeType.DELETE.value)
+        order.append(sf.when(kind == ChangeType.UPDATE_AFTER.value, 2).when(back, 1).otherwise(0).asc())
     return order
 
 
