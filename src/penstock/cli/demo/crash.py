@@ -18,9 +18,10 @@ Cut = Mapping[TableBucket, int]
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What a killed micro-batch left: its number, how many rows are visible, when, and by how much they are wrong."""
+    """What a killed micro-batch left: how many rows are visible, at which cut, and by how much the totals are wrong."""
 
     batch: int
+    fence: int
     rows: int
     cut: Cut
     before: ByDay
@@ -60,7 +61,7 @@ class CrashWatch:
         cut = self._revenue.cut()
         before = stored(self._revenue.scan(as_of=self._clean[1]).to_arrow())
         after = stored(self._revenue.scan(as_of=cut).to_arrow())
-        return Leftover(owner.open_epoch, owner.rows_pending, cut, before, differences(after, before))
+        return Leftover(owner.open_epoch, owner.fence, owner.rows_pending, cut, before, differences(after, before))
 
     def undone(self, left: Leftover) -> int:
         """Return how many of the wrong totals were put back, by the first change to each since the crash."""

@@ -17,7 +17,7 @@ from penstock.cli.demo.totals import NOTHING, ByCity
 
 CITIES_SHOWN: Final = 10
 BAR_CELLS: Final = 36
-PLAIN_SECONDS: Final = 3.0
+PLAIN_SECONDS: Final = 5.0
 EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 
@@ -53,7 +53,7 @@ class Dashboard:
         """Tell what happened."""
         self._said.append((self.seconds, words))
         if self._live is None:
-            self._console.print(Text.assemble((f"{_clock(self.seconds)}  ", "dim"), words))
+            self._console.print(Text.assemble((f"{_clock(self.seconds)}  ", "dim"), words), soft_wrap=True)
         self.draw()
 
     def draw(self) -> None:
@@ -62,7 +62,7 @@ class Dashboard:
             self._live.update(self._screen(), refresh=True)
         elif time.monotonic() - self._last_plain > PLAIN_SECONDS:
             self._last_plain = time.monotonic()
-            self._console.print(Text(f"{_clock(self.seconds)}    {self._line()}", style="dim"))
+            self._console.print(Text(f"{_clock(self.seconds)}    {self._line()}", style="dim"), soft_wrap=True)
 
     def __enter__(self) -> Dashboard:
         if self._live is not None:
@@ -87,7 +87,7 @@ class Dashboard:
         story = Grid.grid(padding=(0, 2))
         for seconds, words in self._said:
             story.add_row(Text(_clock(seconds), style="dim"), words)
-        return Group(Panel(bars(self.figures.cities), title=f"shop.revenue_by_city   {self._line()}"), story)
+        return Group(Panel(bars(self.figures.cities), title="shop.revenue_by_city", subtitle=self._line()), story)
 
 
 def bars(cities: ByCity) -> Grid:
@@ -107,7 +107,7 @@ def bars(cities: ByCity) -> Grid:
 def bar(share: float) -> str:
     """Return a bar for a share between 0 and 1, exact to an eighth of a cell."""
     eighths = max(0, round(share * BAR_CELLS * 8))
-    return ("█" * (eighths // 8) + EIGHTHS[eighths % 8]).ljust(BAR_CELLS)
+    return ("█" * (eighths // 8) + EIGHTHS[eighths % 8]).ljust(BAR_CELLS)[:BAR_CELLS]
 
 
 def orders(count: int) -> str:

@@ -47,6 +47,7 @@ class Story:
         self._view = view
         self._drawn = 0.0
         self._changes = (0.0, 0)
+        self._fence = 0
 
     def play(self) -> Outcome:
         """Play the whole story; return what the crash did.
@@ -89,6 +90,7 @@ class Story:
         self._view.say(f"killed in batch {left.batch}, {left.rows:,} of its rows visible")
         self._job.start()
         self._view.figures.job = "restarting"
+        self._fence = left.fence
         self._until(lambda: self._committed() >= left.batch, f"replay batch {left.batch}")
         undone = self._watch.undone(left)
         self._view.say(f"restarted: undone {undone:,}, batch {left.batch} replayed")
@@ -131,7 +133,8 @@ class Story:
     def _refresh(self) -> None:
         now, figures = time.monotonic(), self._view.figures
         owner = self._watch.owner()
-        if owner is not None and owner.held and figures.job not in ("killed", "ended"):
+        # Until the job has taken over from the one that was killed, what is known is of that one.
+        if owner is not None and owner.fence > self._fence and figures.job not in ("killed", "ended"):
             pending = f", {owner.rows_pending:,} rows not committed" if owner.rows_pending else ""
             figures.job = (
                 f"committed batch {owner.committed_epoch}{pending}" if owner.committed_epoch >= 0 else "started"

@@ -46,14 +46,16 @@ class Verdict:
         batch, rows = self.outcome.left.batch, self.outcome.left.rows
         console.print(
             f"Without undo, the replay of batch {batch} would have counted {rows:,} rows twice: {len(error)} of "
-            f"{len(by_city(self.found))} cities wrong, by {wrong:,} in all."
+            f"{len(by_city(self.found))} cities wrong, by {wrong:,} in all.",
+            soft_wrap=True,
         )
         for fault in self.faults:
             console.print(f"[bold red]WRONG[/bold red]: {fault}")
         if not self.faults:
             console.print(
                 f"[bold green]EXACT[/bold green]: {len(self.found):,} totals over {self.orders:,} orders equal the "
-                "recomputation from shop.orders and the generator's truth."
+                "recomputation from shop.orders and the generator's truth.",
+                soft_wrap=True,
             )
 
 
