@@ -20,6 +20,7 @@ from penstock.errors import (
     OwnerNotFoundError,
     UnsupportedError,
 )
+from penstock.testing.server import ServerProcess
 
 Connect = Callable[..., penstock.Connection]
 DDL = "city STRING, revenue BIGINT SUM, visits BIGINT SUM, PRIMARY KEY (city)"
@@ -271,3 +272,25 @@ def test_open_epoch_survives_a_restart_and_is_undone_or_committed(tmp_path: Path
         assert revenue(table) == {"Ulm": 10, "Bonn": 10}
         connection.drop_table("shop.revenue")
         assert connection.list_owners() == []
+
+
+def test_job_counts_once_while_its_server_is_killed(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as process, penstock.connect(process.url) as connection:
+        connection.create_database("shop")
+        table = connection.create_table("shop.revenue", DDL, merge_engine="aggregate", buckets=3)
+        owner = table.acquire_owner("job-7", columns=["revenue"])
+        for epoch in range(2):
+            owner.begin(epoch)
+            attempt = uuid.uuid4()
+            table.upsert(sales("Ulm", "Bonn"), owner=owner)
+            if epoch % 2:
+                process.restart()
+                owner.begin(epoch)
+                table.upsert(sales("Ulm", "Bonn"), owner=owner)
+            table.stage(sales("Kiel"), owner=owner, attempt=attempt)
+            process.restart()
+            owner.commit(epoch, attempts={attempt: 1})
+            process.restart()
+            assert owner.begin(epoch) == "committed"
+
+        assert revenue(table) == {"Ulm": 20, "Bonn": 20, "Kiel": 20}
