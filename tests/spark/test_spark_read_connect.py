@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import penstock
 
 CHILD = Path(__file__).with_name("connect_reads.py")
 SOURCE = Path(__file__).parents[2] / "src"
 
 
+@pytest.mark.slow
 def test_reads_streams_and_joins_work_through_connect(url: str, orders: penstock.Table) -> None:
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "SPARK_LOCAL_IP": "127.0.0.1"}
 
