@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -115,7 +115,7 @@ def _from_columns(data: Mapping[str, Values]) -> ArrowSource:
     lengths = {name: len(values) for name, values in data.items()}
     if len(set(lengths.values())) > 1:
         raise SchemaMismatchError("the columns differ in length", rows=lengths)
-    _check_arrow(values for values in data.values() if isinstance(values, pa.Array | pa.ChunkedArray))
+    check_arrow(values for values in data.values() if isinstance(values, pa.Array | pa.ChunkedArray))
     return ArrowSource(data, next(iter(lengths.values()), 0))
 
 
@@ -199,7 +199,12 @@ def _check_names(names: Sequence[object]) -> None:
         raise SchemaMismatchError("a column is named twice", column=twice)
 
 
-def _check_arrow(arrays: Any) -> None:
+def check_arrow(arrays: Iterable[Any]) -> None:
+    """Validate arrays, or whole batches, in full.
+
+    Raises:
+        InvalidError: one is no valid Arrow.
+    """
     for array in arrays:
         try:
             array.validate(full=True)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.client.arrow_source import ArrowSource
+from penstock.client.arrow_source import ArrowSource, check_arrow
 from penstock.errors import InvalidError, SchemaMismatchError
 from penstock.model.change import RESERVED_NAMES, ChangeType
 from penstock.model.schema import Schema
@@ -27,6 +27,8 @@ def ingest_rows(data: object, schema: Schema) -> pa.RecordBatch:
         InvalidError: the data is of no kind that is understood.
         SchemaMismatchError: a column is unknown or missing, a value does not fit, a null is not allowed.
     """
+    if isinstance(data, pa.RecordBatch) and (fitting := _fitting(data, schema)) is not None:
+        return fitting
     source = ArrowSource.of(data, key=schema.primary_key)
     return _batch(source, schema, schema.names, hint="; or pass columns=[...] to write only some")
 
@@ -112,6 +114,18 @@ def check_columns(columns: Iterable[str], schema: Schema) -> set[str]:
         if name not in schema:
             raise _unknown(name, schema)
     return set(named)
+
+
+def _fitting(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch | None:
+    """Return a batch that has the table's columns and types already, None if it has not: the way of small writes."""
+    wanted = schema.arrow_schema
+    if batch.schema.names != wanted.names or batch.schema.types != wanted.types:
+        return None
+    check_arrow([batch])
+    for position, field in enumerate(wanted):
+        if not field.nullable and batch.column(position).null_count:
+            raise _null(field.name, batch.column(position), schema)
+    return pa.RecordBatch.from_arrays(batch.columns, schema=wanted)
 
 
 def _outside_key(names: Sequence[str], schema: Schema) -> tuple[str, ...]:

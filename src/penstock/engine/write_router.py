@@ -56,6 +56,9 @@ class WriteRouter:
         self._schema = schema
         self._partition_ids = partition_ids
         self._turn = itertools.count()
+        columns = info.schema.columns
+        self._names, self._types = [column.name for column in columns], [column.type for column in columns]
+        self._storage = pa.schema([schema.storage.field(str(column.id)) for column in columns])
 
     def route(self, call: WriteCall, known: Schema) -> QueuedWrite:
         """Return the call as requests per bucket; `known` is the schema that the writing handle knows.
@@ -171,6 +174,9 @@ class WriteRouter:
     def _stored(self, batch: pa.RecordBatch, known: Schema, wanted: Sequence[str]) -> pa.RecordBatch:
         """Return the wanted columns by id, in the table's own types."""
         names = batch.schema.names
+        if names == wanted == self._names and batch.schema.types == self._types and not self._has_null_key(batch):
+            # As nearly every batch comes; what follows costs a small one more than its commit.
+            return pa.RecordBatch.from_arrays(batch.columns, schema=self._storage)
         if len(set(names)) < len(names):
             raise SchemaMismatchError("a column is there twice", columns=names)
         for name in names:
@@ -195,19 +201,24 @@ class WriteRouter:
             fields.append(self._schema.storage.field(str(column.id)))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
+    def _has_null_key(self, batch: pa.RecordBatch) -> bool:
+        return any(batch.column(name).null_count for name in self._info.primary_key)
+
     def _split(self, rows: _Rows, turn: int) -> dict[BucketId, Request]:
         """Tell the rows apart by partition and bucket."""
         batch = rows.batch
         if batch.num_rows == 0:
             return {}
         keys = self._schema.encode_keys(batch) if self._schema.keyed else None
-        partitions, codes = self._destinations(batch, turn)
         table_id, buckets = self._info.table_id, self._info.buckets
+        whole = Request(batch, keys, rows.deletes, rows.columns, rows.clears, rows.mode, rows.retracts)
+        if buckets == 1 and not self._info.partitioned:
+            return {BucketId(table_id, 0, 0): whole}
+        partitions, codes = self._destinations(batch, turn)
         found = np.unique(codes)
         if len(found) == 1:
             partition, bucket = divmod(int(found[0]), buckets)
-            request = Request(batch, keys, rows.deletes, rows.columns, rows.clears, rows.mode, rows.retracts)
-            return {BucketId(table_id, partitions[partition], bucket): request}
+            return {BucketId(table_id, partitions[partition], bucket): whole}
         order = np.argsort(codes, kind="stable")
         bounds = [*np.searchsorted(codes[order], found).tolist(), len(order)]
         places = pa.array(order)

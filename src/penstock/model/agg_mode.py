@@ -21,6 +21,7 @@ class AggMode(StrEnum):
         Raises:
             InvalidError: there is none; the message lists them.
         """
-        if word not in list(cls):
-            raise InvalidError(f"no such agg_mode; there are {', '.join(cls)}", agg_mode=repr(word))
-        return cls(word)
+        try:
+            return cls(word)
+        except ValueError:
+            raise InvalidError(f"no such agg_mode; there are {', '.join(cls)}", agg_mode=repr(word)) from None
