@@ -9,21 +9,32 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
+from typing import Final
 
 from penstock.codec.snapshot_file import SnapshotFile
 from penstock.engine.live_table import LiveTable
 from penstock.engine.maintenance import Maintenance
 from penstock.engine.open_tables import OpenTables
 from penstock.engine.settings import Settings
-from penstock.errors import BucketFailedError, DiskFullError, PenstockError, UnavailableError, UnsupportedError
+from penstock.engine.table_pins import pin, unpin
+from penstock.errors import (
+    BucketFailedError,
+    DiskFullError,
+    NotLeaderError,
+    OffsetOutOfRangeError,
+    PenstockError,
+    UnavailableError,
+    UnsupportedError,
+)
 from penstock.model.bucket import BucketId
 from penstock.runtime.clock import Clock
 from penstock.tablet.snapshotting import take_snapshot
 from penstock.tablet.tablet import Tablet
 
 _log = logging.getLogger("penstock")
+PIN: Final = "snapshotting"
 
 
 class Snapshots:
@@ -56,7 +67,7 @@ class Snapshots:
         """
         if not table.info.keyed:
             raise UnsupportedError("a log table has no snapshots; lease its cut", table=table.info.path)
-        return self._take(table, {bucket: view.visible for bucket, view in table.view.items()})
+        return self._take(table, set(table.view))
 
     def latest(
         self, table: LiveTable, claim: Callable[[Tablet, SnapshotFile], None]
@@ -116,31 +127,13 @@ class Snapshots:
         self._looked_ms[table.info.table_id] = now_ms
         return True
 
-    def _take(self, table: LiveTable, cut: Mapping[BucketId, int]) -> dict[BucketId, SnapshotFile]:
-        taken: dict[BucketId, SnapshotFile] = {}
-        refused: PenstockError | None = None
-        described = table.info.to_json()
-        with self._taking, self._maintenance.lock:
-            # Read anew: while we waited, another cut was taken.
-            offsets = {bucket: view.visible for bucket, view in table.view.items() if bucket in cut}
-            # Once after the cut is enough for all: the base of a bucket passes no snapshot, and so not its index.
-            flush = cache(self._flush_index)
-            for bucket, offset in offsets.items():
-                tablet = table.committer.tablets.get(bucket)
-                if tablet is None:
-                    continue
-                try:
-                    taken[bucket] = take_snapshot(
-                        tablet,
-                        offset,
-                        flush,
-                        created_ms=self._clock.wall_ms(),
-                        table=described,
-                        partition=table.name(bucket).partition,
-                    )
-                except (OSError, BucketFailedError) as error:
-                    if table.committer.tablets.get(bucket) is tablet:
-                        refused = refused or _refusal(error, bucket)
+    def _take(self, table: LiveTable, buckets: Collection[BucketId]) -> dict[BucketId, SnapshotFile]:
+        with self._taking:
+            offsets = _pin_cut(table, buckets)
+            try:
+                taken, refused = self._take_at(table, offsets)
+            finally:
+                unpin(table, PIN, offsets)
         for bucket in taken:
             tablet = table.tablet(bucket)
             if tablet is not None:
@@ -149,12 +142,53 @@ class Snapshots:
             raise refused
         return taken
 
+    def _take_at(
+        self, table: LiveTable, offsets: Mapping[BucketId, int]
+    ) -> tuple[dict[BucketId, SnapshotFile], PenstockError | None]:
+        """Snapshot buckets at a cut that is pinned, one after the other; return them, and why one was not."""
+        taken: dict[BucketId, SnapshotFile] = {}
+        refused: PenstockError | None = None
+        described = table.info.to_json()
+        # Once after the cut is enough for all: the base of a bucket passes no snapshot, and so not its index.
+        flush = cache(self._flush_index)
+        for bucket, offset in offsets.items():
+            tablet = table.committer.tablets.get(bucket)
+            if tablet is None:
+                continue
+            try:
+                # Bucket by bucket, so that writers who wait for one to be sealed do not wait for all.
+                with self._maintenance.lock:
+                    taken[bucket] = take_snapshot(
+                        tablet,
+                        offset,
+                        flush,
+                        created_ms=self._clock.wall_ms(),
+                        table=described,
+                        partition=table.name(bucket).partition,
+                    )
+            except (OSError, BucketFailedError) as error:
+                if table.committer.tablets.get(bucket) is tablet:
+                    refused = refused or _refusal(error, bucket)
+        return taken, refused
 
-def _changed(table: LiveTable) -> dict[BucketId, int]:
-    """Return the present cut of the buckets that have something to snapshot; none if all is as it was."""
+
+def _pin_cut(table: LiveTable, buckets: Collection[BucketId]) -> dict[BucketId, int]:
+    """Pin what one view shows of some buckets; return it."""
+    while True:
+        offsets = {bucket: view.visible for bucket, view in table.view.items() if bucket in buckets}
+        try:
+            pin(table, PIN, offsets)
+        except (OffsetOutOfRangeError, NotLeaderError):
+            # Compaction passed, or a bucket went, between view and pin; the next view is beyond it.
+            continue
+        return offsets
+
+
+def _changed(table: LiveTable) -> Collection[BucketId]:
+    """Return the buckets that have something to snapshot; none if all is as it was."""
     cut = {bucket: view.visible for bucket, view in table.view.items() if view.visible}
     newest = {bucket: _newest_offset(table, bucket) for bucket in cut}
-    return cut if cut != newest else {}
+    return cut.keys() if cut != newest else ()
 
 
 def _newest_offset(table: LiveTable, bucket: BucketId) -> int | None:
