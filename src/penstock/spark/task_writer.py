@@ -51,7 +51,7 @@ class TaskWriter:
         token, attempt = self.epoch.token, uuid.uuid4().bytes
         rows = before = after = 0
         with Renewal(link, token, self.epoch.ttl_ms), Calls(link, staged=self.staged) as calls:
-            for batch in _large(batches, self.call_rows):
+            for batch in joined(batches, self.call_rows):
                 if self.plan.folds_changes:
                     kinds = batch.column(CHANGE_TYPE)
                     before += _count(kinds, ChangeType.UPDATE_BEFORE)
@@ -124,7 +124,7 @@ class Calls:
         return self._link.retry.run(lambda: send(call))
 
 
-def _large(batches: Iterable[pa.RecordBatch], call_rows: int) -> Iterator[pa.RecordBatch]:
+def joined(batches: Iterable[pa.RecordBatch], call_rows: int) -> Iterator[pa.RecordBatch]:
     """Join Spark's batches to calls of a good size, and cut what is larger."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
