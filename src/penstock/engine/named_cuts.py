@@ -70,10 +70,13 @@ class NamedCuts:
             if cut is None or self._expired(cut):
                 cut = self._stored(key, table, ttl_ms) or self._present(key, table, ttl_ms)
                 self._cuts[key] = cut
+            else:
+                # A bucket that was given up and taken up again has lost its pins.
+                pin(table, cut.pin_name, _there(table, cut.offsets))
             cut.used_ms = self._clock.monotonic_ms()
             if cut.used_ms - cut.written_ms > cut.ttl_ms // 4:
                 self._write(cut)
-        return Cut(key, {table.name(bucket): offset for bucket, offset in cut.offsets.items()})
+        return Cut(key, {table.name(bucket): offset for bucket, offset in _there(table, cut.offsets).items()})
 
     def reap(self) -> int:
         """Let go of the cuts that nobody used for their time; return how many."""
@@ -106,10 +109,8 @@ class NamedCuts:
             return None
         table_id = table.info.table_id
         named = {BucketId(table_id, partition, bucket): offset for partition, bucket, offset in facts["offsets"]}
-        # A partition that was dropped since is gone for every reader.
-        kept = {bucket: offset for bucket, offset in named.items() if table.tablet(bucket) is not None}
-        cut = self._made(key, table, kept, ttl_ms)
-        pin(table, cut.pin_name, kept)
+        cut = self._made(key, table, named, ttl_ms)
+        pin(table, cut.pin_name, _there(table, named))
         return cut
 
     def _made(self, key: str, table: LiveTable, offsets: Mapping[BucketId, int], ttl_ms: int) -> _NamedCut:
@@ -131,3 +132,8 @@ class NamedCuts:
 
     def _expired(self, cut: _NamedCut) -> bool:
         return self._clock.monotonic_ms() - cut.used_ms > cut.ttl_ms
+
+
+def _there(table: LiveTable, offsets: Mapping[BucketId, int]) -> dict[BucketId, int]:
+    """Return the offsets of the buckets that are still there: a dropped partition is gone for every reader."""
+    return {bucket: offset for bucket, offset in offsets.items() if table.tablet(bucket) is not None}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
@@ -99,18 +101,10 @@ def _join(options: Options, info: TableInfo, keys: Mapping[str, str], added: Str
 
 def _looked_up(lookups: Lookups, keys: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """Return for each key its row's columns and whether there is one; a key with a null has none."""
-    whole = pa.array(~_any_null(keys))
-    rows = lookups.lookup(keys.filter(whole), target.names) if keys.num_rows else None
-    places = pa.compute.if_else(whole, pa.compute.subtract(pa.compute.cumulative_sum(whole.cast(pa.int64())), 1), None)
-    arrays = []
-    for field in target:
-        column = pa.array([], field.type) if rows is None else rows.column(field.name).combine_chunks()
-        arrays.append(column.cast(field.type).take(places))
-    seen = pa.array([], pa.bool_()) if rows is None else rows.column(FOUND).combine_chunks()
-    arrays.append(pa.compute.fill_null(seen.take(places), False))
+    whole = functools.reduce(pc.and_, (column.is_valid() for column in keys.columns))
+    rows = lookups.lookup(keys.filter(whole), target.names).combine_chunks()
+    places = pc.if_else(whole, pc.subtract(pc.cumulative_sum(whole.cast(pa.int64())), 1), None)
+    columns = [rows.column(field.name).cast(field.type).take(places) for field in target]
+    found = pc.fill_null(rows.column(FOUND).take(places), False)
+    arrays = [column.combine_chunks() for column in (*columns, found)]
     return pa.RecordBatch.from_arrays(arrays, names=[*target.names, FOUND])
-
-
-def _any_null(keys: pa.RecordBatch) -> Any:
-    nulls = [column.is_null().to_numpy(zero_copy_only=False) for column in keys.columns]
-    return nulls[0] if len(nulls) == 1 else sum(nulls[1:], start=nulls[0])

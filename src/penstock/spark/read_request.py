@@ -10,7 +10,6 @@ from pyspark.sql.types import StructType
 from penstock.client.change_pull import change_schema
 from penstock.client.link import Link
 from penstock.client.scan_request import ScanSource, compile_filter, project
-from penstock.errors import InvalidError
 from penstock.model.change import RESERVED_NAMES
 from penstock.model.table import TableInfo
 from penstock.spark.options import Options
@@ -72,8 +71,4 @@ def offered(info: TableInfo, source: ScanSource, columns: tuple[str, ...] | None
         return change_schema(info, project(own, info.schema))
     chosen = project(columns, info.schema)
     full = info.schema.arrow_schema
-    if chosen is None:
-        return full
-    if not chosen:
-        raise InvalidError("name at least one column")
-    return pa.schema([full.field(name) for name in chosen])
+    return full if chosen is None else pa.schema([full.field(name) for name in chosen])

@@ -13,7 +13,7 @@ from penstock.client.stream_position import StreamPosition
 from penstock.model.bucket import TableBucket
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
-from penstock.spark.register import register
+from penstock.spark.register import ensure_registered
 from penstock.spark.source import PenstockDataSource
 
 
@@ -103,7 +103,7 @@ def read_stream(
         "source": ScanSource.LOG.value,
     }
     checked = Options({"url": url, "table": table} | given | options)
-    register(spark)
+    ensure_registered(spark)
     reader = spark.readStream.format(PenstockDataSource.name())
     return reader.options(**(checked.for_spark() | {"url": checked.url})).load()
 
@@ -124,7 +124,7 @@ def cut(url: str | None, table: str, **options: Any) -> str:
 
 def _reader(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any]) -> DataFrameReader:
     checked = Options({"url": url, "table": table} | dict(given))
-    register(spark)
+    ensure_registered(spark)
     return spark.read.format(PenstockDataSource.name()).options(**(checked.for_spark() | {"url": checked.url}))
 
 

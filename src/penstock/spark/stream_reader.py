@@ -7,6 +7,7 @@ changes of a key stay in order.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ from penstock.spark.spark_types import cast_batch
 from penstock.spark.stream_limit import StreamLimit
 from penstock.spark.stream_offset import Phase, StreamOffset
 from penstock.spark.stream_plan import StreamPlan
+
+_log = logging.getLogger("penstock.spark")
 
 
 class StreamSplit(InputPartition):
@@ -99,7 +102,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         start = partition.start
         if not self._fails_on_loss:
-            start = max(start, link.retry.run(lambda: link.node.offsets(request.info.table_id))[bucket].base)
+            known = link.retry.run(lambda: link.node.offsets(request.info.table_id))
+            if bucket not in known:
+                _log.warning("the partition was dropped, and what was unread with it bucket=%s", bucket)
+                return
+            start = max(start, known[bucket].base)
         yield from read_changes(link, request, bucket, start=start, end=partition.end, images=self._images)
 
     def commit(self, end: dict[str, Any]) -> None:
