@@ -37,7 +37,7 @@ _ROWS: Final = "Rows"
 COMMANDS: Final[Mapping[str, Entry]] = {
     "serve": Entry("penstock.cli.serve", "Serve a data directory to others.", _NODE),
     "demo": Entry("penstock.cli.demo.command", "See it work: a Spark job, two crashes, every total checked.", _NODE),
-    "top": Entry("penstock.cli.top", "Watch tables: rows, rates, scanners.", _NODE),
+    "top": Entry("penstock.cli.top", "Watch tables: rows, rates, scanners, leases, owners.", _NODE),
     "scanner": Entry("penstock.cli.scanner", "List or end scan sessions.", _NODE),
     "lease": Entry("penstock.cli.lease", "Take, renew, give back and list leases.", _NODE),
     "owner": Entry("penstock.cli.owner", "List, show, release and drop owners of columns.", _NODE),

@@ -14,11 +14,15 @@ from penstock.cli.options import Output, Url
 from penstock.cli.output import write_records
 from penstock.cli.words import examples
 from penstock.errors import TableNotFoundError
+from penstock.model.quantity import format_duration_ms
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table as Screen
 
     from penstock.client.connection import Connection
+    from penstock.client.lease import Lease
+    from penstock.model.owner import OwnerInfo
 
 FIGURES: Final = pa.schema(
     [
@@ -30,6 +34,8 @@ FIGURES: Final = pa.schema(
         ("changes_per_s", pa.float64()),
         ("scanners", pa.int32()),
         ("pins", pa.int32()),
+        ("leases", pa.int32()),
+        ("rows_pending", pa.int64()),
     ]
 )
 
@@ -43,6 +49,8 @@ class Sample:
     seconds: float
     tables: dict[str, dict[str, Any]]
     scanners: int
+    leases: tuple[Lease, ...] = ()
+    owners: tuple[OwnerInfo, ...] = ()
 
     def rates_since(self, earlier: Sample | None) -> list[dict[str, Any]]:
         """Return the figures with the changes a second since an earlier sample; none before there was one."""
@@ -65,7 +73,7 @@ def top(
     output: Output = None,
     url: Url = None,
 ) -> None:
-    """Watch tables: rows, rates, scanners. Ctrl-C ends it."""
+    """Watch tables: rows, rates, scanners, leases, owners. Ctrl-C ends it."""
     with open_connection(context, url) as connection:
         if once:
             write_records(output, FIGURES, take_sample(connection).rates_since(None))
@@ -79,6 +87,7 @@ def top(
 def take_sample(connection: Connection) -> Sample:
     """Look at every table once."""
     sessions = connection.list_scanners()
+    leases, owners = connection.list_leases(), connection.list_owners()
     tables: dict[str, dict[str, Any]] = {}
     for database in connection.list_databases():
         for name in connection.list_tables(database):
@@ -95,8 +104,10 @@ def take_sample(connection: Connection) -> Sample:
                 "changes": sum(bucket.visible for bucket in stats.buckets),
                 "scanners": sum(session.bucket.table == path for session in sessions),
                 "pins": sum(len(bucket.pins) for bucket in stats.buckets),
+                "leases": sum(any(held.table == path for held in lease.snapshots) for lease in leases),
+                "rows_pending": sum(owner.rows_pending for owner in owners if owner.table == path),
             }
-    return Sample(time.monotonic(), tables, len(sessions))
+    return Sample(time.monotonic(), tables, len(sessions), tuple(leases), tuple(owners))
 
 
 def _watch(connection: Connection, interval: float) -> None:
@@ -112,17 +123,39 @@ def _watch(connection: Connection, interval: float) -> None:
             time.sleep(interval)
 
 
-def _screen(sample: Sample, earlier: Sample | None) -> Screen:
-    from rich.table import Table as Screen  # noqa: PLC0415
+def _screen(sample: Sample, earlier: Sample | None) -> RenderableType:
+    from rich.console import Group  # noqa: PLC0415
 
     title = f"{len(sample.tables)} tables, {sample.scanners} scanners   {time.strftime('%H:%M:%S')}"
-    screen = Screen(title=title, expand=True)
-    for field in FIGURES:
-        screen.add_column(field.name.replace("_per_s", "/s"), justify="left" if field.name == "table" else "right")
-    busiest = sorted(sample.rates_since(earlier), key=lambda row: (-(row["changes_per_s"] or 0), row["table"]))
-    for row in busiest:
-        screen.add_row(*(_figure(row[column]) for column in FIGURES.names))
-    return screen
+    tables = _grid(title, [field.name.replace("_per_s", "/s") for field in FIGURES])
+    for row in sorted(sample.rates_since(earlier), key=lambda row: (-(row["changes_per_s"] or 0), row["table"])):
+        tables.add_row(*(_figure(row[column]) for column in FIGURES.names))
+    shown = [tables]
+    if sample.owners:
+        owners = _grid("owners", ["owner", "table", "columns", "committed", "open", "rows_pending", "expires_in"])
+        for owner in sample.owners:
+            columns, left = ", ".join(owner.columns), format_duration_ms(owner.expires_in_ms) if owner.held else "-"
+            epochs = (_figure(owner.committed_epoch), _figure(owner.open_epoch), _figure(owner.rows_pending))
+            owners.add_row(owner.owner, owner.table, columns, *epochs, left)
+        shown.append(owners)
+    if sample.leases:
+        leases = _grid("leases", ["lease", "of", "tables", "buckets", "bytes", "until"])
+        for lease in sample.leases:
+            held = ", ".join(sorted({bucket.table for bucket in lease.snapshots}))
+            figures = (_figure(len(lease.snapshots)), _figure(lease.info.bytes), f"{lease.expires_at:%F %T}")
+            leases.add_row(lease.id, lease.owner, held, *figures)
+        shown.append(leases)
+    return Group(*shown)
+
+
+def _grid(title: str, headings: list[str]) -> Screen:
+    from rich.table import Table as Screen  # noqa: PLC0415
+
+    grid = Screen(title=title, expand=True)
+    for heading in headings:
+        words = heading in {"table", "owner", "columns", "lease", "of", "tables"}
+        grid.add_column(heading, justify="left" if words else "right")
+    return grid
 
 
 def _figure(value: Any) -> str:
