@@ -38,6 +38,7 @@ class Chaos:
     seed: int
     rows_per_file: int
     death: float
+    master: str = "local[2,4]"
     files: int = 0
     offset: int = 0
     total: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -95,7 +96,7 @@ class Chaos:
             "seed": self.seed,
             "death": self.death,
             "kill": kill,
-            "master": "local[2,4]",
+            "master": self.master,
         }
         path = os.pathsep.join(filter(None, (str(SOURCE), os.environ.get("PYTHONPATH"))))
         with (self.home / "driver.log").open("ab") as words:
@@ -177,6 +178,14 @@ def test_killed_drivers_dying_tasks_and_a_killed_server_leave_exact_tables(tmp_p
     run(chaos, kills=3)
 
     assert list((tmp_path / "deaths").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_cluster_of_two_workers_that_mixes_rows_leaves_exact_tables(tmp_path: Path) -> None:
+    chaos = Chaos(tmp_path, seed=20261117, rows_per_file=2_000, death=0.2, master="local-cluster[2,1,1024]")
+
+    run(chaos, kills=2)
 
 
 @pytest.mark.slow

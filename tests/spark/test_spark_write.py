@@ -390,3 +390,24 @@ def test_all_types_come_back_as_they_were_in_any_time_zone(spark: SparkSession, 
         spark.conf.set("spark.sql.session.timeZone", str(zone))
 
     assert back == given
+
+
+def test_a_task_that_wrote_has_loaded_no_engine(
+    spark: SparkSession, connection: penstock.Connection, url: str, path: str
+) -> None:
+    connection.create_table(path, ORDERS)
+    pks.write(some_orders(spark, 10), url, path)
+
+    def loaded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sys
+
+        for _ in batches:
+            names = [name for name in sys.modules if name.startswith(("penstock", "rocksdict"))]
+            yield pa.RecordBatch.from_pydict({"name": names})
+
+    # The Python workers are reused: these are those that wrote.
+    names = {row.name for row in spark.range(2, numPartitions=2).mapInArrow(loaded, "name string").collect()}
+
+    assert "penstock.spark.task_writer" in names
+    rooms = {".".join(name.split(".")[:2]) for name in names}
+    assert rooms.isdisjoint({"rocksdict", "penstock.engine", "penstock.index", "penstock.tablet", "penstock.server"})
