@@ -53,13 +53,18 @@ def demo(
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-")) if keep is None else keep.resolve()
     directory.mkdir(parents=True, exist_ok=keep is None)
     say(f"orders={orders} seed={seed}; the words of server and Spark go to {directory}/*.log")
-    verdict = play(directory, orders, seed)
-    verdict.show(Console())
-    if verdict.faults:
-        say(f"data and logs are in {directory}")
+    done = False
+    try:
+        verdict = play(directory, orders, seed)
+        verdict.show(Console())
+        done = not verdict.faults
+    finally:
+        if not done:
+            say(f"data and logs are in {directory}")
+        elif keep is None:
+            shutil.rmtree(directory)
+    if not done:
         raise typer.Exit(ExitCode.FAILED)
-    if keep is None:
-        shutil.rmtree(directory)
 
 
 def play(directory: Path, orders: int, seed: int) -> Verdict:

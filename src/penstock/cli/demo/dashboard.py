@@ -75,19 +75,26 @@ class Dashboard:
         if self._live is not None:
             self._live.__exit__(kind, error, trace)
 
-    def _line(self) -> str:
+    def _states(self) -> dict[str, str]:
         now = self.figures
         total = sum((total.revenue for total in now.cities.values()), NOTHING.revenue)
-        return (
-            f"{now.written:,} changes written ({now.share:.0%}), {now.rate:,.0f}/s | server {now.server} | "
-            f"job {now.job} | revenue {total:,} in {len(now.cities)} cities"
-        )
+        return {
+            "orders": f"{now.written:,} changes written ({now.share:.0%}), {now.rate:,.0f}/s",
+            "server": now.server,
+            "job": now.job,
+            "revenue": f"{total:,} in {len(now.cities)} cities",
+        }
+
+    def _line(self) -> str:
+        return " | ".join(f"{name} {words}" for name, words in self._states().items())
 
     def _screen(self) -> RenderableType:
-        story = Grid.grid(padding=(0, 2))
+        states, story = Grid.grid(padding=(0, 2)), Grid.grid(padding=(0, 2))
+        for name, words in self._states().items():
+            states.add_row(Text(name, style="dim"), words)
         for seconds, words in self._said:
             story.add_row(Text(_clock(seconds), style="dim"), words)
-        return Group(Panel(bars(self.figures.cities), title="shop.revenue_by_city", subtitle=self._line()), story)
+        return Group(Panel(Group(bars(self.figures.cities), "", states), title="shop.revenue_by_city"), story)
 
 
 def bars(cities: ByCity) -> Grid:
