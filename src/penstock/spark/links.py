@@ -7,8 +7,10 @@ in silence looks like one that hangs.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
+from collections.abc import Callable
 from typing import Final
 
 from penstock.client.link import Link
@@ -26,22 +28,32 @@ _NEW_WAIT_SECONDS: Final = 5.0
 _links: dict[tuple[object, ...], Link] = {}
 
 
-class _Waiting:
+class Waiting:
     """Sleeps between tries, and says every ten seconds that it does."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
         self._url = url
-        self._since = self._said = self._last = -_NEW_WAIT_SECONDS
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._since = self._said = 0.0
+        self._last = -math.inf
 
     def __call__(self, seconds: float) -> None:
-        now = time.monotonic()
+        """Sleep; calls that follow soon after each other are one wait."""
+        now = self._monotonic()
         if now - self._last > _NEW_WAIT_SECONDS:
             self._since = self._said = now
         elif now - self._said >= SAY_EVERY_SECONDS:
             self._said = now
             _log.warning("waiting for the server, trying again url=%s seconds=%d", self._url, now - self._since)
-        time.sleep(seconds)
-        self._last = time.monotonic()
+        self._sleep(seconds)
+        self._last = self._monotonic()
 
 
 def link_for(options: Options) -> Link:
@@ -64,7 +76,7 @@ def _link(options: Options, retry_ms: int) -> Link:
     key = (os.getpid(), url, token, tuple(sorted((tls or {}).items())), retry_ms)
     link = _links.get(key)
     if link is None or link.closed:
-        retry = Retry(deadline_ms=retry_ms, pause=_Waiting(url))
+        retry = Retry(deadline_ms=retry_ms, pause=Waiting(url))
         link = Link(RemoteNode(url, token=token, tls=tls), url, retry, distant=True)
         _links[key] = link
     return link
