@@ -85,7 +85,8 @@ class Job:
     def forget_last_commit(self) -> None:
         """Leave the checkpoint as a driver does that is killed after our commit and before Spark's own."""
         newest = max(int(entry.name) for entry in (self.checkpoint / "commits").iterdir() if entry.name.isdecimal())
-        (self.checkpoint / "commits" / str(newest)).unlink()
+        for name in (str(newest), f".{newest}.crc"):
+            (self.checkpoint / "commits" / name).unlink(missing_ok=True)
 
     def owner(self) -> OwnerInfo:
         (found,) = [owner for owner in self.connection.list_owners() if owner.table == self.path]
