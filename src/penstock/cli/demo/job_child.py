@@ -45,8 +45,9 @@ class JobChild:
         """End driver and JVM at once, as a lost machine would: kill -9."""
         if self._process is not None:
             process, self._process = self._process, None
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def finish(self) -> None:
@@ -71,5 +72,4 @@ class JobChild:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self.kill()
+        self.kill()
