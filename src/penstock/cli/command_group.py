@@ -43,6 +43,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "owner": Entry("penstock.cli.owner", "List, show, release and drop owners of columns.", _NODE),
     "backup": Entry("penstock.cli.backup", "Copy all tables and the catalog, checked.", _NODE),
     "restore": Entry("penstock.cli.restore", "Make a new data directory of a backup.", _NODE),
+    "bench": Entry("penstock.cli.bench", "Measure inserts, updates, scans, lookups and changes.", _NODE),
     "doctor": Entry("penstock.cli.doctor", "Look for what is wrong on this machine, and say what to do.", _NODE),
     "table": Entry("penstock.cli.table", "Create, list, describe, alter and drop tables.", _TABLES),
     "snapshot": Entry("penstock.cli.snapshot", "Take and list the snapshots of tables.", _TABLES),
