@@ -20,7 +20,7 @@ def rocksdict_get_put(directory: Path, work: Workload, salts: list[int]) -> None
     options.set_write_buffer_size(64 << 20)
     db = rocksdict.Rdict(str(directory / "bare"), options)
     write_options = rocksdict.WriteOptions()
-    write_options.disable_wal(True)
+    write_options.disable_wal = True  # type: ignore[method-assign,assignment]
     for salt in salts:
         ids = work.ids(salt)
         for start in range(0, len(ids), work.batch_rows):

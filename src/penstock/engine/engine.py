@@ -132,7 +132,7 @@ class Engine(LeaseCalls, OwnerCalls):
         allow_open_files()
         try:
             found = settings if settings is not None else Settings.load(root / "penstock.toml")
-            storage = Storage(LocalDisk(root), open_index(root / "index"), found)
+            storage = Storage(LocalDisk(root), open_index(root / "index", found.index_front_bytes), found)
             engine = cls(
                 storage=storage,
                 metadata=SqliteMetadataStore(root / "metadata.db"),

@@ -107,6 +107,9 @@ class Settings:
     fsync_interval_ms: int = _duration("log.fsync-interval", 1_000, "how often, with log.fsync=interval")
     checkpoint_interval_ms: int = _duration("checkpoint.interval", 60_000, "how often a checkpoint is taken")
     checkpoint_changes: int = _count("checkpoint.changes", 2_000_000, "or after how many changes")
+    index_front_bytes: int = _size(
+        "kv.index.front-bytes", 0, "memory for keys in front of the index; 0 for none (experimental)", 0
+    )
     request_bytes_max: int = _size("request.max-bytes", 64 * _MB, "largest request", 1024)
 
     def __post_init__(self) -> None:

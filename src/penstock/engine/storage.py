@@ -74,11 +74,7 @@ class Storage:
         self._pool.close()
 
 
-INDEX_FRONT_BYTES: Final = 0
-"""Memory for the front of the key index; 0 for none."""
-
-
-def open_index(path: Path, front_bytes: int = INDEX_FRONT_BYTES) -> KeyIndex:
+def open_index(path: Path, front_bytes: int = 0) -> KeyIndex:
     """Open the key index of a data directory, with a front of so many bytes, or none for 0.
 
     A damaged index is removed and made anew from the log.

@@ -30,6 +30,7 @@ def test_defaults_are_those_of_the_guide() -> None:
         "log.fsync-interval": "1s",
         "checkpoint.interval": "1min",
         "checkpoint.changes": "2000000",
+        "kv.index.front-bytes": "0B",
         "request.max-bytes": "64MB",
     }
 
