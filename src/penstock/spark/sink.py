@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -54,11 +55,15 @@ def write_stream(
     writer = df.writeStream.foreachBatch(function).outputMode(output_mode).option("checkpointLocation", checkpoint)
     writer = writer if query_name is None else writer.queryName(query_name)
     writer = writer if trigger is None else writer.trigger(**trigger)
-    if local_context(df) is not None:
+    if local_context(df) is None:
         # Through Connect the function lives in a process that ends with its query, and the owner with its time.
-        streams = df.sparkSession.streams
-        streams.addListener(_Releasing(function, streams))
-    return writer.start()
+        return writer.start()
+    streams = df.sparkSession.streams
+    releasing = _Releasing(function, streams)
+    streams.addListener(releasing)
+    query = writer.start()
+    releasing.watch(str(query.runId))
+    return query
 
 
 def sink(
@@ -84,11 +89,25 @@ def sink(
 
 
 class _Releasing(StreamingQueryListener):
-    """Gives the owner back when its query ends, however it ends."""
+    """Gives the owner back when its run of the query ends, however it ends.
+
+    A restarted query has the id of the run before, whose end may be told late: only the run's own id counts.
+    """
 
     def __init__(self, sink: StreamSink, streams: StreamingQueryManager) -> None:
         self._sink = sink
         self._streams = streams
+        self._lock = threading.Lock()
+        self._run: str | None = None
+        self._ended: set[str] = set()
+
+    def watch(self, run: str) -> None:
+        """Say which run it is; it may have ended already."""
+        with self._lock:
+            self._run = run
+            ended = run in self._ended
+        if ended:
+            self._release()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing."""
@@ -100,7 +119,13 @@ class _Releasing(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Release the owner, if it is this query that ended."""
-        if str(event.id) == self._sink.query:
-            self._sink.release()
-            self._streams.removeListener(self)
+        """Release the owner, if it is this run that ended."""
+        with self._lock:
+            self._ended.add(str(event.runId))
+            mine = str(event.runId) == self._run
+        if mine:
+            self._release()
+
+    def _release(self) -> None:
+        self._sink.release()
+        self._streams.removeListener(self)

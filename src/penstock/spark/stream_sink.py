@@ -40,7 +40,6 @@ _WRITTEN: Final = "attempt binary, rows bigint, updates_before bigint, updates_a
 class _Held:
     """What a sink holds from its first micro-batch on."""
 
-    query: str
     link: Link
     plan: WritePlan
     staged: bool
@@ -59,11 +58,6 @@ class StreamSink:
         self._options = options
         self._lasting = lasting
         self._held: _Held | None = None
-
-    @property
-    def query(self) -> str | None:
-        """Return the id of the query; None before its first micro-batch."""
-        return None if self._held is None else self._held.query
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless it is committed.
@@ -99,7 +93,7 @@ class StreamSink:
         staged = _visibility(self._options, plan) == COMMIT
         query = query_id(df, self._options.get("checkpoint"))
         grant = job_epoch.acquire_for_query(link, plan, query, batch_id)
-        return _Held(query, link, plan, staged, grant, _renewal(link, grant) if self._lasting else None)
+        return _Held(link, plan, staged, grant, _renewal(link, grant) if self._lasting else None)
 
 
 def _renewal(link: Link, grant: OwnerGrant) -> Renewal:
