@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import typer
 
 from penstock.errors import InvalidError, NotFoundError, UnavailableError
+from penstock.model.ports import FLIGHT_PORT
 
 if TYPE_CHECKING:
     from penstock.client.connection import Connection
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 URL_VARIABLE: Final = "PENSTOCK_URL"
 TOKEN_VARIABLE: Final = "PENSTOCK_TOKEN"
 CONNECT_SECONDS_MAX: Final = 5.0
-DEFAULT_PORT: Final = 9123
 _SCHEMES: Final = ("penstock://", "penstock+tls://")
 
 
@@ -81,7 +81,7 @@ def _require_listener(url: str) -> None:
     # A program waits for a server that restarts; who types a command wants to know at once.
     parts = urlsplit(url)
     try:
-        address = (parts.hostname or "", parts.port or DEFAULT_PORT)
+        address = (parts.hostname or "", parts.port or FLIGHT_PORT)
     except ValueError as error:
         raise InvalidError("a server's url is penstock://host:port", url=url) from error
     try:

@@ -11,8 +11,6 @@ import typer
 from penstock.cli.access import URL_VARIABLE, Access
 from penstock.cli.options import Url
 from penstock.cli.words import examples, say
-from penstock.engine.engine import Engine
-from penstock.engine.restore import check_backup
 from penstock.errors import InvalidError, NotFoundError
 from penstock.model.quantity import format_bytes
 
@@ -33,6 +31,10 @@ def backup(
 
     Each table is copied at one cut. The data directory is opened for it: stop its server first.
     """
+    # Here, not above: the help needs no engine.
+    from penstock.engine.engine import Engine  # noqa: PLC0415
+    from penstock.engine.restore import check_backup  # noqa: PLC0415
+
     if check:
         found = check_backup(directory)
         say(f"whole: {found.tables} tables, {len(found.files)} files, {format_bytes(found.bytes)}")

@@ -12,8 +12,9 @@ from penstock.cli.checkup import Finding, Grade, examine
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import Output, OutputFormat, shows_text
 from penstock.cli.words import examples
+from penstock.model.ports import FLIGHT_PORT, HTTP_PORT
 
-PORTS: Final = (9123, 9124)
+PORTS: Final = (FLIGHT_PORT, HTTP_PORT)
 _COLORS: Final = {Grade.OK: typer.colors.GREEN, Grade.WARN: typer.colors.YELLOW, Grade.FAIL: typer.colors.RED}
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)

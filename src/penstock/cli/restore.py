@@ -10,7 +10,6 @@ import typer
 from penstock.cli.backup import data_directory
 from penstock.cli.options import Url
 from penstock.cli.words import examples, say
-from penstock.engine.restore import restore_backup
 from penstock.model.quantity import format_bytes
 
 Source = Annotated[Path, typer.Argument(metavar="DIR", help="A backup.", file_okay=False)]
@@ -21,6 +20,9 @@ app = typer.Typer(rich_markup_mode="rich", add_completion=False)
 @app.command(epilog=examples("penstock restore ./backup-monday --url ./data"))
 def restore(context: typer.Context, directory: Source, *, url: Url = None) -> None:
     """Make a new data directory of a backup. Every file is checked, and nothing is overwritten."""
+    # Here, not above: the help needs no engine.
+    from penstock.engine.restore import restore_backup  # noqa: PLC0415
+
     target = data_directory(context, url, absent=True)
     found = restore_backup(directory, target)
     say(f"restored {found.tables} tables to {target}: {len(found.files)} files, {format_bytes(found.bytes)}")

@@ -13,8 +13,7 @@ import typer
 
 from penstock.cli.options import read_pairs
 from penstock.cli.words import examples
-from penstock.server.__main__ import HTTP_PORT, PORT, run
-from penstock.server.serve import serve as start
+from penstock.model.ports import FLIGHT_PORT, HTTP_PORT
 
 _SECURITY = "Security"
 
@@ -33,7 +32,7 @@ def serve(
     *,
     data: Annotated[Path, typer.Option(metavar="DIR", help="The data directory; created if absent.", file_okay=False)],
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="For calls; 0 takes a free one.")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="For calls; 0 takes a free one.")] = FLIGHT_PORT,
     http_port: Annotated[
         int, typer.Option(min=0, max=65535, help="For /metrics and /health; 0 takes a free one.")
     ] = HTTP_PORT,
@@ -63,6 +62,10 @@ def serve(
     Says on stdout when it is ready and where. SIGTERM or Ctrl-C lets calls in flight end, then stops.
     Settings come from penstock.toml in the directory, then PENSTOCK_... variables, then --set.
     """
+    # Here, not above: the help needs no engine.
+    from penstock.server.__main__ import run  # noqa: PLC0415
+    from penstock.server.serve import serve as start  # noqa: PLC0415
+
     settings = read_pairs(set or [], "--set")
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     stop = threading.Event()

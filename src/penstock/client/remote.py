@@ -33,6 +33,7 @@ from penstock.model.calls import (
     WriteResult,
 )
 from penstock.model.lease import AcquireLease, LeaseInfo, Snapshot
+from penstock.model.ports import FLIGHT_PORT
 from penstock.model.table import TableInfo, TableSpec
 from penstock.wire import calls
 from penstock.wire.call import Call
@@ -41,7 +42,6 @@ from penstock.wire.plain import plain_batch
 
 R = TypeVar("R")
 
-DEFAULT_PORT: Final = 9123
 SCHEMES: Final = {"penstock": "grpc", "penstock+tls": "grpc+tls"}
 _TLS_FILES: Final = {"ca": "tls_root_certs", "cert": "cert_chain", "key": "private_key"}
 _MESSAGE_BYTES_MAX: Final = FRAME_BYTES_MAX + (1 << 20)
@@ -275,7 +275,7 @@ def _plain_keys(call: LookupCall) -> LookupCall:
 def _locate(url: str) -> tuple[str, bool]:
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port or DEFAULT_PORT
+        host, port = parts.hostname, parts.port or FLIGHT_PORT
     except ValueError as error:
         raise InvalidError("not a server's url; it is penstock://host:port", url=url) from error
     if parts.scheme not in SCHEMES or not host or parts.path not in ("", "/") or parts.query:

@@ -37,7 +37,8 @@ Arrays: TypeAlias = Mapping[str, pa.Array]
 Truth: TypeAlias = Callable[[Arrays], Any]
 """Runs on the arrays of some rows; returns a boolean array, or one boolean scalar for all rows."""
 
-UNKNOWN: Final = pa.scalar(None, pa.bool_())
+# Not by `pa.scalar`, which loads pandas where it is installed.
+UNKNOWN: Final = pa.nulls(1, pa.bool_())[0]
 _KERNELS: Final = {
     Comparator.EQUAL: pc.equal,
     Comparator.NOT_EQUAL: pc.not_equal,

@@ -9,14 +9,11 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Final
 
 from penstock.errors import PenstockError
+from penstock.model.ports import FLIGHT_PORT, HTTP_PORT
 from penstock.server.serve import serve
 from penstock.server.server import Server
-
-PORT: Final = 9123
-HTTP_PORT: Final = 9124
 
 
 def run(server: Server, stop: threading.Event) -> int:
@@ -61,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m penstock.server", description="Serve a data directory.")
     parser.add_argument("--data", required=True, help="the data directory; created if absent")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=PORT, help="for calls; 0 takes a free one")
+    parser.add_argument("--port", type=int, default=FLIGHT_PORT, help="for calls; 0 takes a free one")
     parser.add_argument("--http-port", type=int, default=HTTP_PORT, help="for /metrics and /health; 0 takes a free one")
     parser.add_argument("--token-file", help="lines of name:sha256hex; callers then need a token")
     parser.add_argument("--tls-cert", help="the server's certificate, PEM")

@@ -53,5 +53,5 @@ def test_importing_the_client_loads_neither_rocksdb_nor_engine_nor_server() -> N
     assert "penstock.client.table" in loaded
     for name in ("rocksdict", "penstock.engine", "penstock.tablet", "penstock.index", "penstock.log"):
         assert name not in loaded
-    for name in ("penstock.server", "pyarrow.flight", "pyarrow._flight", "polars", "duckdb", "pyspark"):
+    for name in ("penstock.server", "pyarrow.flight", "pyarrow._flight", "pandas", "polars", "duckdb", "pyspark"):
         assert name not in loaded
