@@ -18,6 +18,7 @@ from penstock.model.table import TableInfo
 from penstock.spark.links import link_for, planning_link
 from penstock.spark.options import Options
 from penstock.spark.spark_types import arrow_schema, spark_schema
+from penstock.spark.worker_python import check_worker_python
 
 HOW: Final = ("left", "inner")
 Join = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -39,11 +40,12 @@ def lookup_join(
     by default those of the key's names. A row without a match has nulls, or with `how="inner"` is left out.
 
     Raises:
-        InvalidError: a column is missing or ambiguous, or `how` is unknown.
+        InvalidError: a column is missing or ambiguous, `how` is unknown, or Spark's workers lack penstock.
         UnsupportedError: the table has no primary key.
     """
     if how not in HOW:
         raise InvalidError(f"how is one of {', '.join(HOW)}", how=how)
+    check_worker_python(df.sparkSession)
     checked = Options({"url": url, "table": table} | options)
     checked = Options(checked.for_spark() | {"url": checked.url})
     link = planning_link(checked)

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 
 from penstock.spark.query_id import local_context
 from penstock.spark.stream_sink import StreamSink
+from penstock.spark.worker_python import check_worker_python
 from penstock.spark.write_options import write_options
 
 
@@ -45,8 +46,9 @@ def write_stream(
     log table the second. `trigger` is what `DataStreamWriter.trigger` takes: {"availableNow": True}.
 
     Raises:
-        InvalidError: an option is not understood.
+        InvalidError: an option is not understood, or Spark's workers lack penstock.
     """
+    check_worker_python(df.sparkSession)
     others = {"owner": owner, "visibility": visibility, "checkpoint": checkpoint} | options
     given = write_options(
         url, table, operation=operation, columns=columns, agg_mode=agg_mode, order_by=order_by, others=others

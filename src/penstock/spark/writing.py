@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from penstock.model.calls import Operation
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
-from penstock.spark.register import register
+from penstock.spark.register import ensure_registered
 from penstock.spark.source import PenstockDataSource
 from penstock.spark.to_buckets import place
 from penstock.spark.write_options import write_options
@@ -34,14 +34,14 @@ def write(
     Rows of one key are written in the order of `order_by`; without it, which of them is last is undefined.
 
     Raises:
-        InvalidError: options, table and data do not go together.
+        InvalidError: options, table and data do not go together, or Spark's workers lack penstock.
         SchemaMismatchError: the data does not fit the table; names the column.
         LockedError: another owner holds the columns.
     """
     checked = write_options(
         url, table, operation=operation, columns=columns, agg_mode=agg_mode, order_by=order_by, others=options
     )
-    register(df.sparkSession)
+    ensure_registered(df.sparkSession)
     if checked.is_set("order_by") or checked.get("operation") == Operation.APPLY:
         plan = plan_write(checked, planning_link(checked), df.schema)
         df = place(df, plan).select(*(f"`{source}`" for source, _ in plan.sent))
