@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 import threading
@@ -217,6 +218,20 @@ def test_a_fresh_checkpoint_under_the_same_owner_is_refused_until_the_owner_is_d
     assert sums_in(table) == {k: (2 * total, 2 * n) for k, (total, n) in expected().items()}
 
 
+def test_of_two_queries_with_one_owner_name_one_writes_and_the_other_is_refused(job: Job) -> None:
+    table = job.connection.create_table(job.path, SUMS, buckets=2)
+    queries = [job.start(checkpoint=job.home / name, owner="nightly") for name in ("one", "two")]
+
+    for query in queries:
+        with contextlib.suppress(PySparkException):
+            query.awaitTermination()
+
+    (refused,) = [str(error) for query in queries if (error := query.exception()) is not None]
+    assert "another incarnation" in refused
+    assert sums_in(table) == expected()
+    assert (job.owner().committed_epoch, job.owner().rows_pending) == (FILES - 1, 0)
+
+
 def test_a_table_created_anew_under_a_checkpoint_is_noticed(job: Job) -> None:
     job.connection.create_table(job.path, SUMS, buckets=2)
     job.run()
@@ -242,6 +257,25 @@ def test_a_stateful_query_goes_on_after_a_crash_behind_our_commit(job: Job) -> N
     job.run(totals(), output_mode="update")
 
     assert sums_in(table) == expected(FILES + 1)
+
+
+def test_a_column_added_while_the_query_runs_is_left_alone(job: Job) -> None:
+    columns = "k BIGINT, total BIGINT, n BIGINT, PRIMARY KEY (k)"
+    table = job.connection.create_table(job.path, columns, buckets=2)
+    query = pks.write_stream(job.stream(), job.url, job.path, checkpoint=str(job.checkpoint), order_by="total")
+    try:
+        query.processAllAvailable()
+        grown = table.add_column("note", "string")
+        grown.upsert({"k": [3, 99], "note": ["kept", "alone"]}, columns=["note"])
+        add_file(job.files, FILES)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+    rows = {row["k"]: row for row in grown.scan().to_arrow().to_pylist()}
+    newest = (FILES + 1) * ROWS - 20
+    assert {k: row["total"] for k, row in rows.items() if k < 20} == {k: newest + k for k in range(20)}
+    assert {k: row["note"] for k, row in rows.items() if row["note"]} == {3: "kept", 99: "alone"}
 
 
 def test_a_sink_writes_what_spark_folded_of_each_micro_batch(job: Job) -> None:
@@ -293,6 +327,80 @@ def batch(start: int, rows: int = 100) -> pa.RecordBatch:
         {"k": [1] * rows, "total": list(range(start, start + rows)), "n": [1] * rows},
         schema=pa.schema([("k", pa.int64()), ("total", pa.int64()), ("n", pa.int64())]),
     )
+
+
+def test_rows_that_a_dead_driver_left_are_counted_when_they_are_taken_back(job: Job) -> None:
+    table = job.connection.create_table(job.path, SUMS, buckets=2)
+    job.run()
+    plan, name = plan_of(job.url, job.path), job.owner().owner
+    link = link_for(plan.options)
+    left = job_epoch.begin(link, job_epoch.acquire(link, plan, name, name), FILES)
+    TaskWriter(plan, left, staged=False).write([batch(0)])
+    add_file(job.files, FILES)
+
+    query = job.start()
+    query.awaitTermination()
+
+    shown = pks.progress(query)
+    assert shown is not None
+    assert (shown.epoch, shown.rows_undone) == (FILES, 1), "a hundred rows of one key"
+    assert sums_in(table) == expected(FILES + 1)
+
+
+def wait_until_expired(connection: penstock.Connection, path: str) -> None:
+    while any(owner.held for owner in connection.list_owners() if owner.table == path):
+        threading.Event().wait(0.02)
+
+
+def test_time_that_runs_out_within_a_micro_batch_changes_nothing_while_nobody_takes_the_columns(
+    connection: penstock.Connection, url: str, path: str
+) -> None:
+    table = connection.create_table(path, SUMS, buckets=2)
+    plan = plan_of(url, path)
+    link = link_for(plan.options)
+    epoch = job_epoch.begin(link, job_epoch.acquire(link, plan, "job", "job", ttl_ms=100), 0)
+
+    def paused() -> Iterator[pa.RecordBatch]:
+        yield from (batch(0), batch(100))
+        wait_until_expired(connection, path)
+        yield batch(200)
+
+    # A process that stands still renews nothing: as if its next renewal were a day away.
+    written = TaskWriter(plan, replace(epoch, ttl_ms=86_400_000), staged=False, call_rows=100).write(paused())
+    wait_until_expired(connection, path)
+    job_epoch.commit(link, plan, epoch, [written])
+
+    assert sums_in(table) == {1: (sum(range(300)), 300)}
+
+
+def test_who_takes_the_columns_after_the_time_ran_out_finds_nothing_and_the_job_writes_again(
+    connection: penstock.Connection, url: str, path: str
+) -> None:
+    table = connection.create_table(path, SUMS, buckets=2)
+    plan = plan_of(url, path)
+    link = link_for(plan.options)
+    epoch = job_epoch.begin(link, job_epoch.acquire(link, plan, "job", "job", ttl_ms=100), 0)
+    found: list[object] = []
+
+    def paused() -> Iterator[pa.RecordBatch]:
+        yield from (batch(0), batch(100))
+        wait_until_expired(connection, path)
+        with table.acquire_owner("taker", columns=["total", "n"]) as taker:
+            found.append(sums_in(table))
+            taker.begin(0)
+            table.upsert(batch(1000), owner=taker.token(0))
+            taker.commit(0)
+        yield batch(200)
+
+    with pytest.raises(FencedError):
+        TaskWriter(plan, replace(epoch, ttl_ms=86_400_000), staged=False, call_rows=100).write(paused())
+    with pytest.raises(FencedError):
+        job_epoch.commit(link, plan, epoch, [])
+    again = job_epoch.begin(link, job_epoch.acquire(link, plan, "job", "job"), 0)
+    job_epoch.commit(link, plan, again, [TaskWriter(plan, again, staged=False).write([batch(0), batch(100)])])
+
+    assert found == [{}]
+    assert sums_in(table) == {1: (sum(range(200)) + sum(range(1000, 1100)), 300)}
 
 
 def test_the_first_attempt_to_end_wins_and_a_late_twin_says_so(

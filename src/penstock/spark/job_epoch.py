@@ -131,12 +131,16 @@ def commit(link: Link, plan: WritePlan, epoch: JobEpoch, written: Iterable[Writt
     link.retry.run(lambda: link.node.commit_epoch(epoch.session, epoch.epoch, attempts))
 
 
-def undo(link: Link, session: bytes) -> None:
-    """Take back what is uncommitted, as far as the server answers: whoever begins next does it too."""
+def undo(link: Link, session: bytes) -> int:
+    """Take back what is uncommitted, as far as the server answers: whoever begins next does it too.
+
+    Return how many rows were put back as they had been.
+    """
     try:
-        link.node.undo_owner(session)
+        return link.node.undo_owner(session).keys
     except PenstockError as error:
         _log.warning("could not undo at once; it is undone when the job begins again: %s", error)
+        return 0
 
 
 def release(link: Link, session: bytes) -> None:

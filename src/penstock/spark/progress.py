@@ -19,7 +19,8 @@ _undone: Final[Counter[str]] = Counter()
 class Progress:
     """What a query's last micro-batch left behind: changes unread by bucket, its number, rows its sink took back.
 
-    While the snapshot is read, rows behind count the offsets of the snapshot and the changes since.
+    While the snapshot is read, rows behind count the offsets of the snapshot and the changes since. Rows taken
+    back are known to the driver that runs the sink, and count from its start; through Connect they are 0.
     """
 
     query_id: str

@@ -23,6 +23,7 @@ from penstock.spark import job_epoch
 from penstock.spark.job_epoch import JobEpoch, Written
 from penstock.spark.links import link_for
 from penstock.spark.options import Options
+from penstock.spark.progress import note_undone
 from penstock.spark.query_id import query_id
 from penstock.spark.renewal import Renewal
 from penstock.spark.task_writer import TaskWriter
@@ -40,6 +41,7 @@ _WRITTEN: Final = "attempt binary, rows bigint, updates_before bigint, updates_a
 class _Held:
     """What a sink holds from its first micro-batch on."""
 
+    query: str
     link: Link
     plan: WritePlan
     staged: bool
@@ -93,7 +95,10 @@ class StreamSink:
         staged = _visibility(self._options, plan) == COMMIT
         query = query_id(df, self._options.get("checkpoint"))
         grant = job_epoch.acquire_for_query(link, plan, query, batch_id)
-        return _Held(link, plan, staged, grant, _renewal(link, grant) if self._lasting else None)
+        if grant.open_epoch is not None:
+            # What a driver left that died: `begin` would undo it too, and not say how much it was.
+            note_undone(query, job_epoch.undo(link, grant.token))
+        return _Held(query, link, plan, staged, grant, _renewal(link, grant) if self._lasting else None)
 
 
 def _renewal(link: Link, grant: OwnerGrant) -> Renewal:
@@ -116,7 +121,7 @@ def _write(df: DataFrame, held: _Held, epoch: JobEpoch) -> None:
         committed = True
     finally:
         if not committed:
-            job_epoch.undo(held.link, held.grant.token)
+            note_undone(held.query, job_epoch.undo(held.link, held.grant.token))
 
 
 def _run(df: DataFrame, held: _Held, epoch: JobEpoch) -> list[Written]:
