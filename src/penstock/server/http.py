@@ -11,8 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any, Final
 
+from penstock.errors import PermissionDeniedError
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.prometheus_text import CONTENT_TYPE, prometheus_text
+from penstock.server.http_door import HttpDoor
 
 REQUESTS_MAX: Final = 16
 REQUEST_SECONDS_MAX: Final = 5
@@ -24,8 +26,11 @@ class HttpServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, host: str, port: int, metrics: Metrics, healthy: Callable[[], bool]) -> None:
+    def __init__(
+        self, host: str, port: int, metrics: Metrics, healthy: Callable[[], bool], door: HttpDoor | None = None
+    ) -> None:
         self.metrics = metrics
+        self.door = door or HttpDoor()
         self.healthy = healthy
         self._places = threading.BoundedSemaphore(REQUESTS_MAX)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -42,7 +47,7 @@ class HttpServer(ThreadingHTTPServer):
     def url(self) -> str:
         """Return where it listens."""
         host = f"[{self.server_name}]" if ":" in self.server_name else self.server_name
-        return f"http://{host}:{self.server_port}"
+        return f"{self.door.scheme}://{host}:{self.server_port}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own, or hang up if there are too many."""
@@ -74,10 +79,19 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "penstock"
     sys_version = ""
 
+    def setup(self) -> None:
+        self.request.settimeout(self.timeout)
+        self.request = self.server.door.secured(self.request)
+        super().setup()
+
+    def finish(self) -> None:
+        super().finish()
+        self.request.close()
+
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._reply(HTTPStatus.OK, CONTENT_TYPE, prometheus_text(self.server.metrics))
+            self._tell_metrics()
         elif path == "/health":
             healthy = self.server.healthy()
             status = HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE
@@ -85,11 +99,21 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._reply(HTTPStatus.NOT_FOUND, "text/plain", "there are /metrics and /health\n")
 
+    def _tell_metrics(self) -> None:
+        try:
+            self.server.door.check(self.connection, self.headers.get("Authorization", ""))
+        except PermissionDeniedError as error:
+            self._reply(HTTPStatus.UNAUTHORIZED, "text/plain", f"{error}\n")
+        else:
+            self._reply(HTTPStatus.OK, CONTENT_TYPE, prometheus_text(self.server.metrics))
+
     def _reply(self, status: HTTPStatus, content_type: str, text: str) -> None:
         body = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
+        if status is HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", "Bearer")
         self.end_headers()
         self.wfile.write(body)
 

@@ -25,6 +25,7 @@ from penstock.server.flight import FlightServer
 from penstock.server.gate import Gate
 from penstock.server.handler import Handler
 from penstock.server.http import HttpServer
+from penstock.server.http_door import HttpDoor
 from penstock.server.settings import ServerSettings
 from penstock.server.tokens import Tokens
 
@@ -86,11 +87,13 @@ class Server:
         clock, metrics = clock or SystemClock(), metrics or Metrics()
         self.gate = Gate(self._settings, clock)
         handler = Handler(node, self._settings, self.gate, clock, metrics)
-        door = None if listen.token_file is None else Door(Tokens.load(listen.token_file))
-        self._flight = self._listen(listen, handler, metrics, door)
+        tls = listen.tls()
+        tokens = None if listen.token_file is None else Tokens.load(listen.token_file)
+        http_door = HttpDoor(tokens, cert=listen.tls_cert, key=listen.tls_key, ca=listen.tls_ca)
+        self._flight = self._listen(listen, tls, handler, metrics, None if tokens is None else Door(tokens))
         scheme = "penstock" if listen.tls_cert is None else "penstock+tls"
         self.url = f"{scheme}://{_bracketed(listen.host)}:{self.port}"
-        self._http = self._listen_http(listen, metrics)
+        self._http = self._listen_http(listen, metrics, http_door)
         self._tasks = TaskGroup(clock, workers=1)
         self._tasks.every("cut-overdue", max(1, self._settings.stall_ms // 4), self._cut_overdue)
         self._gauges = {name: metrics.gauge(f"penstock_server_{name}") for name in self.gate.counts()}
@@ -148,7 +151,9 @@ class Server:
                 return True
         return False
 
-    def _listen(self, listen: Listen, handler: Handler, metrics: Metrics, door: Door | None) -> FlightServer:
+    def _listen(
+        self, listen: Listen, tls: dict[str, Any], handler: Handler, metrics: Metrics, door: Door | None
+    ) -> FlightServer:
         _check_free(listen.host, listen.port)
         scheme = "grpc" if listen.tls_cert is None else "grpc+tls"
         try:
@@ -159,18 +164,18 @@ class Server:
                 settings=self._settings,
                 metrics=metrics,
                 door=door,
-                **listen.tls(),
+                **tls,
             )
         except (pa.ArrowException, OSError) as error:
             raise UnavailableError(
                 "the server cannot listen; check host, port and certificates", host=listen.host, port=listen.port
             ) from error
 
-    def _listen_http(self, listen: Listen, metrics: Metrics) -> HttpServer | None:
+    def _listen_http(self, listen: Listen, metrics: Metrics, door: HttpDoor) -> HttpServer | None:
         if listen.http_port is None:
             return None
         try:
-            return HttpServer(listen.host, listen.http_port, metrics, lambda: not self.gate.closed)
+            return HttpServer(listen.host, listen.http_port, metrics, lambda: not self.gate.closed, door)
         except OSError as error:
             self._stop_flight()
             raise UnavailableError("the http port is taken; choose another", port=listen.http_port) from error
