@@ -25,12 +25,18 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How much, how large the batches, which seed, and where the files go."""
+    """How much, how large the batches, which seed, where the files go, how often, and beside whom."""
 
     rows: int
     batch_rows: int
     seed: int
     root: Path
+    repeats: int = 3
+    peers: tuple[str, ...] | None = None
+    """Names of the modules in `bench/peers`; None for all that can run here."""
+
+    scale_rows: int = 4_000_000
+    """How large the largest table of the scaling jobs is."""
 
     def ids(self, salt: int = 0) -> npt.NDArray[np.int64]:
         """Return every id once, in a random order of its own per salt."""
