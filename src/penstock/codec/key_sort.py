@@ -41,6 +41,11 @@ class SortedKeys:
     order: Ints
     starts: Flags
 
+    @property
+    def distinct(self) -> bool:
+        """Tell whether no key occurs twice."""
+        return bool(self.starts.all())
+
 
 def sort_keys(keys: pa.BinaryArray) -> SortedKeys:
     """Sort the keys."""

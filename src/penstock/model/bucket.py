@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -19,8 +18,7 @@ class TableBucket(NamedTuple):
         return f"TableBucket({self.table}{inside}#{self.bucket})"
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class BucketId:
+class BucketId(NamedTuple):
     """One bucket of a table, as it is stored: ids are never reused, names may be.
 
     An unpartitioned table has the one partition id 0.

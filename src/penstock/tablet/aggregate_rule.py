@@ -49,7 +49,9 @@ class AggregateRule:
     """The fold of all that was written for a key is its row."""
 
     def __init__(self, schema: Schema, options: TableProperties) -> None:
-        self._columns = {str(column.id): column for column in schema.value_columns}
+        # A count grows with every input: where it comes first, no other column need be compared.
+        columns = sorted(schema.value_columns, key=lambda column: column.agg is not AggFunction.COUNT)
+        self._columns = {str(column.id): column for column in columns}
         self._keys = {str(column.id): column.name for column in schema.key_columns}
         self._retract = options.aggregate_retract
         self._value_bytes_max = options.aggregate_max_value_bytes
@@ -85,7 +87,8 @@ class AggregateRule:
         if deletes is not None:
             accept |= deletes
         lengths = None if met.segments.starts is None else met.segments.lengths
-        return Merged(self._images(met, folded, schema), met.groups, deletes, accept, lengths)
+        images = self._images(met, folded, schema)
+        return Merged(images, met.groups, deletes, None if accept.all() else accept, lengths)
 
     def _meet(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> _Meeting:
         segments = Segments.of(groups)
@@ -104,8 +107,8 @@ class AggregateRule:
         """Return the inputs of a column, without what its function skips."""
         segments, name = met.segments, str(column.id)
         aggregate = AGGREGATES[_function(column)]
-        values = segments.arrange(met.request.rows.column(name))
-        counted = None if aggregate.nulls is Nulls.TAKEN else validity(values)
+        given = met.request.rows.column(name)
+        counted = None if aggregate.nulls is Nulls.TAKEN else segments.arrange_mask(validity(given))
         retracts = segments.arrange_mask(met.request.retracts)
         if retracts is not None and not aggregate.retracts:
             if self._retract is Retract.ERROR:
@@ -117,7 +120,7 @@ class AggregateRule:
             counted = ~retracts if counted is None else counted & ~retracts
             retracts = None
         old = met.old.column(name)
-        return Inputs(column, segments, values, old, met.there, self._value_bytes_max, counted, retracts)
+        return Inputs(column, segments, given, old, met.there, self._value_bytes_max, counted, retracts)
 
     def _gone(self, inputs: dict[str, Inputs], folded: dict[str, pa.Array]) -> Mask | None:
         """Tell which rows go because this write leaves their count at zero; None: none does."""
@@ -160,9 +163,10 @@ def _stored(live: Offsets, there: Mask, fetch: Fetch, columns: pa.Schema) -> pa.
 def _changed(met: _Meeting, folded: dict[str, pa.Array]) -> Mask:
     """Tell which slots come out other than they were."""
     changed = ~met.there
-    if met.there.any():
-        for name, values in folded.items():
-            changed |= ~rows_equal(values, met.old.column(name))
+    for name, values in folded.items():
+        if changed.all():
+            break
+        changed |= ~rows_equal(values, met.old.column(name))
     retracts = met.segments.arrange_mask(met.request.retracts)
     if retracts is None:
         return changed

@@ -35,6 +35,11 @@ class KeyGroups:
         return len(self.live)
 
     @property
+    def distinct(self) -> bool:
+        """Tell whether no key occurs twice."""
+        return len(self.live) == len(self.order)
+
+    @property
     def first_rows(self) -> Rows:
         """Return the first row of each key."""
         return self.order[self.starts]
@@ -55,7 +60,5 @@ def group_keys(keys: pa.BinaryArray) -> tuple[KeyGroups, pa.BinaryArray]:
     """Group rows by key; return the groups, none live yet, and the distinct keys, sorted."""
     ordered = sort_keys(keys)
     group = np.cumsum(ordered.starts, dtype=np.int64) - 1
-    first = ordered.order[ordered.starts]
-    distinct = keys.take(pa.array(first))
-    live = np.full(len(first), -1, np.int64)
-    return KeyGroups(ordered.order, ordered.starts, group, live), distinct
+    distinct = ordered.keys if ordered.distinct else ordered.keys.filter(pa.array(ordered.starts))
+    return KeyGroups(ordered.order, ordered.starts, group, np.full(len(distinct), -1, np.int64)), distinct

@@ -67,6 +67,8 @@ class MergeRule(Protocol):
 
 def complete(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows with every column of the schema, null where they have none."""
+    if rows.schema.equals(schema):
+        return rows
     present = {name: rows.column(index) for index, name in enumerate(rows.schema.names)}
     arrays = [present[f.name] if f.name in present else pa.nulls(rows.num_rows, f.type) for f in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

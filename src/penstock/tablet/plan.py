@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.model.change import NO_OFFSET, SYSTEM_FIELDS, Op
+from penstock.model.change import NO_OFFSET, Op
 from penstock.tablet.key_groups import KeyGroups
 from penstock.tablet.merge_rule import Fetch, Mask, Merged, MergeRule, Offsets, Request, complete, live_before
+from penstock.tablet.tablet_schema import TabletSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,17 @@ def plan_request(
     *,
     rule: MergeRule,
     fetch: Fetch,
-    schema: pa.Schema,
+    schema: TabletSchema,
     base_offset: int,
 ) -> Plan:
-    """Return what the request changes; `schema` is the storage schema with its system columns."""
-    user_columns = pa.schema(list(schema)[: -len(SYSTEM_FIELDS)])
+    """Return what the request changes."""
+    user_columns = schema.user_columns
     if request.exact or (request.deletes is not None and request.deletes.all()):
         merged = Merged(complete(request.rows, user_columns), groups, request.deletes)
     else:
         merged = rule.merge(request, groups, fetch, user_columns)
+    if merged.deletes is None and merged.accept is None and merged.groups.distinct:
+        return _plain_plan(merged, distinct, schema, base_offset)
     kept, alive = _kept(merged)
     offsets = base_offset + np.cumsum(kept) - 1
     prev = _prev(merged.groups, kept, alive, offsets)
@@ -67,13 +70,26 @@ def plan_request(
     images = merged.images if kept.all() else merged.images.filter(pa.array(kept))
     prev_kept, ops_kept = prev[kept], ops[kept]
     batch = pa.RecordBatch.from_arrays(
-        [*images.columns, pa.array(ops_kept, pa.int8()), pa.array(prev_kept, pa.int64())], schema=schema
+        [*images.columns, pa.array(ops_kept, pa.int8()), pa.array(prev_kept, pa.int64())], schema=schema.storage
     )
     ended, ended_at = _ended(prev_kept, ops_kept, base_offset)
     touched, index_offsets = _index_writes(merged, kept, offsets)
     index_keys = distinct if touched.all() else distinct.filter(pa.array(touched))
     ignored = int(np.count_nonzero(~kept) if merged.folded is None else merged.folded[~kept].sum())
     return Plan(base_offset, batch, ended, ended_at, index_keys, index_offsets, kept, ignored)
+
+
+def _plain_plan(merged: Merged, distinct: pa.BinaryArray, schema: TabletSchema, base_offset: int) -> Plan:
+    """Return the plan of rows that all are changes, each of another key: as nearly every batch comes."""
+    groups, count = merged.groups, len(merged.groups.order)
+    offsets = np.arange(base_offset, base_offset + count, dtype=np.int64)
+    prev = np.empty(count, np.int64)
+    prev[groups.order] = groups.live
+    replaces = prev >= 0
+    ops = np.where(replaces, np.int8(Op.UPDATE), np.int8(Op.INSERT))
+    batch = pa.RecordBatch.from_arrays([*merged.images.columns, pa.array(ops), pa.array(prev)], schema=schema.storage)
+    every = np.ones(count, np.bool_)
+    return Plan(base_offset, batch, prev[replaces], offsets[replaces], distinct, offsets[groups.order], every)
 
 
 def _kept(merged: Merged) -> tuple[Mask, Mask]:

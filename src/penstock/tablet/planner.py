@@ -75,7 +75,7 @@ class Planner:
                 distinct,
                 rule=self._rule,
                 fetch=self._fetch,
-                schema=schema.storage,
+                schema=schema,
                 base_offset=base_offset,
             )
         self.planned = self._after(plan)

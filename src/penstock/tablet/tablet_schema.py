@@ -16,29 +16,25 @@ class TabletSchema:
 
     schema_id: int
     storage: pa.Schema
-    key_columns: tuple[int, ...] = ()
+    key_columns: tuple[int, ...]
+    user_columns: pa.Schema
+    """The storage schema without system columns."""
+    key_fields: pa.Schema
+    """The key columns."""
     codec: KeyCodec | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, schema_id: int, storage: pa.Schema, key_columns: tuple[int, ...]) -> TabletSchema:
         """Return the schema with the codec of its key."""
-        codec = KeyCodec([storage.field(str(column)).type for column in key_columns]) if key_columns else None
-        return cls(schema_id, storage, key_columns, codec)
+        key_fields = pa.schema([storage.field(str(column)) for column in key_columns])
+        codec = KeyCodec(key_fields.types) if key_columns else None
+        user_columns = pa.schema(list(storage)[: -len(SYSTEM_FIELDS)]) if key_columns else storage
+        return cls(schema_id, storage, key_columns, user_columns, key_fields, codec)
 
     @property
     def keyed(self) -> bool:
         """Tell whether rows have a key."""
         return bool(self.key_columns)
-
-    @property
-    def user_columns(self) -> pa.Schema:
-        """Return the storage schema without system columns."""
-        return pa.schema(list(self.storage)[: -len(SYSTEM_FIELDS)]) if self.keyed else self.storage
-
-    @property
-    def key_fields(self) -> pa.Schema:
-        """Return the key columns."""
-        return pa.schema([self.storage.field(str(column)) for column in self.key_columns])
 
     def encode_keys(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         """Return the key bytes of rows that have the key columns."""

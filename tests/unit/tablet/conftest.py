@@ -61,7 +61,7 @@ def plan() -> Planning:
             return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
         return plan_request(
-            asked, groups, distinct, rule=rule, fetch=fetch, schema=SCHEMA.storage, base_offset=base_offset
+            asked, groups, distinct, rule=rule, fetch=fetch, schema=SCHEMA, base_offset=base_offset
         )
 
     return make

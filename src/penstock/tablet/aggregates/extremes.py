@@ -66,9 +66,13 @@ def _words(array: pa.Array) -> Ints | None:
     """Return the values as words in the same order; None if they do not fit."""
     kind = array.type
     if pat.is_floating(kind):
-        values = values_of(array).astype(np.float64)
-        bits = np.where(np.isnan(values), np.float64(np.nan), values).view(np.int64)
-        return _turned(bits)
+        values = values_of(array).astype(np.float64, copy=False)
+        with np.errstate(invalid="ignore"):
+            greatest = values.max(initial=-np.inf)
+        if np.isnan(greatest):
+            # Every NaN is the same value, whatever its sign and payload.
+            values = np.where(np.isnan(values), np.float64(np.nan), values)
+        return _turned(values.view(np.int64))
     if pat.is_integer(kind) or pat.is_decimal(kind) or pat.is_date(kind) or pat.is_timestamp(kind):
         return narrow_of(array)
     return None
@@ -85,4 +89,7 @@ def _from_words(words: Ints, kind: pa.DataType) -> pa.Array:
 
 def _turned(bits: Ints) -> Ints:
     """Turn the bits of floats so that they compare as integers; turning twice gives them back."""
-    return bits ^ ((bits >> 63) & _INT64.max)
+    turned = bits >> 63
+    turned &= _INT64.max
+    turned ^= bits
+    return turned

@@ -30,21 +30,26 @@ class SlotRefusedError(Exception):
 class Inputs:
     """The inputs of one column.
 
-    `values` are in segment order. `counted` marks the rows that say something: not the nulls that
-    the function skips (None: all do). `retracts` marks the rows that take their value back (None:
-    none does); a function sees them only if it can. `old` has the stored value of each slot, null
-    where there is none; `there` tells which slots have a row. A value that grows has at most
-    `value_bytes_max`.
+    `given` has the values as they came; the masks are in segment order. `counted` marks the rows that say
+    something: not the nulls that the function skips (None: all do). `retracts` marks the rows that take
+    their value back (None: none does); a function sees them only if it can. `old` has the stored value of
+    each slot, null where there is none; `there` tells which slots have a row. A value that grows has at
+    most `value_bytes_max`.
     """
 
     column: Column
     segments: Segments
-    values: pa.Array
+    given: pa.Array
     old: pa.Array
     there: Mask
     value_bytes_max: int
     counted: Mask | None = None
     retracts: Mask | None = None
+
+    @cached_property
+    def values(self) -> pa.Array:
+        """Return the values in segment order."""
+        return self.segments.arrange(self.given)
 
     @cached_property
     def touched(self) -> Mask:
