@@ -42,6 +42,8 @@ def ingest_present(data: object, schema: Schema) -> tuple[pa.RecordBatch, tuple[
         InvalidError: the data is of no kind that is understood.
         SchemaMismatchError: as for `ingest_rows`; only key columns can be missing.
     """
+    if isinstance(data, pa.RecordBatch) and (fitting := _fitting(data, schema)) is not None:
+        return fitting, None
     source = ArrowSource.of(data, key=schema.primary_key)
     present = set(source.names).union(schema.primary_key)
     names = [name for name in schema.names if name in present] if source.rows else schema.names
@@ -119,13 +121,14 @@ def check_columns(columns: Iterable[str], schema: Schema) -> set[str]:
 def _fitting(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch | None:
     """Return a batch that has the table's columns and types already, None if it has not: the way of small writes."""
     wanted = schema.arrow_schema
-    if batch.schema.names != wanted.names or batch.schema.types != wanted.types:
+    exact = batch.schema.equals(wanted)
+    if not exact and not batch.schema.equals(schema.nullable_arrow_schema):
         return None
     check_arrow([batch])
-    for position, field in enumerate(wanted):
-        if not field.nullable and batch.column(position).null_count:
-            raise _null(field.name, batch.column(position), schema)
-    return pa.RecordBatch.from_arrays(batch.columns, schema=wanted)
+    for position, column in enumerate(schema.columns):
+        if not column.nullable and batch.column(position).null_count:
+            raise _null(column.name, batch.column(position), schema)
+    return batch if exact else pa.RecordBatch.from_arrays(batch.columns, schema=wanted)
 
 
 def _outside_key(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
