@@ -16,7 +16,6 @@ Lock order: `_draining`, then `_lock`. The index below is never called under `_l
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -51,8 +50,8 @@ class BucketFront:
         self._memory = memory
         self._lock = threading.Lock()
         self._draining = threading.Lock()
-        self._written = inner.applied(bucket)
-        self._complete = self._written == 0 and len(inner.prefix(bucket, b"", 1)[0]) == 0
+        self.applied = inner.applied(bucket)
+        self._complete = self.applied == 0 and len(inner.prefix(bucket, b"", 1)[0]) == 0
         self._hash: NarrowHash | WideHash | None = None
         self._table = HashTable(NarrowHash.words)
         self._begun = 0
@@ -60,7 +59,6 @@ class BucketFront:
         self._few: dict[bytes, int] = {}
         self._few_applied: int | None = None
         self._scans = 0
-        self.applied = self._written
         self.used_at = 0
         memory.change(tables=self._table.nbytes)
 
@@ -68,6 +66,11 @@ class BucketFront:
     def dirty_bytes(self) -> int:
         """Return the memory of the dirty keys."""
         return self._dirty.nbytes
+
+    @property
+    def is_dirty(self) -> bool:
+        """Tell whether there is something to write to the index below."""
+        return bool(self._dirty) or self._few_applied is not None
 
     @property
     def is_pressed(self) -> bool:
@@ -129,10 +132,8 @@ class BucketFront:
         live = np.flatnonzero(offsets != NO_OFFSET)[:limit]
         return keys.take(pa.array(live)), offsets[live]
 
-    def drain(
-        self, rows_max: int | None = None, *, chunk_keys: int | None = None, between: Callable[[], None] | None = None
-    ) -> None:
-        """Write what is dirty now to the index below, or the oldest part of it; `between` runs between chunks."""
+    def drain(self, rows_max: int | None = None) -> None:
+        """Write what is dirty now to the index below, or, for a writer that must not wait long, the oldest part."""
         with self._draining:
             with self._lock:
                 self._scans = 0
@@ -141,14 +142,8 @@ class BucketFront:
             if taken is None:
                 return
             keys, offsets = latest(taken.keys, taken.offsets)
-            size = chunk_keys or max(len(keys), 1)
-            for start in range(0, max(len(keys), 1), size):
-                if start and between is not None:
-                    between()
-                end = start + size
-                applied = taken.applied if end >= len(keys) else self._written
-                self._inner.apply(self._bucket, keys[start:end], offsets[start:end], applied)
-            self._written = taken.applied
+            write = self._inner.apply_run if rows_max is None else self._inner.apply
+            write(self._bucket, keys, offsets, taken.applied)
             with self._lock:
                 self._memory.change(dirty=-self._dirty.written())
 
@@ -172,7 +167,7 @@ class BucketFront:
                 self._few, self._few_applied = {}, None
                 self._hash, self._complete = None, True
                 self._begun += 1
-                self.applied = self._written = 0
+                self.applied = 0
 
     def _get_few(self, keys: pa.BinaryArray) -> Offsets:
         plain: list[bytes] = keys.to_pylist()

@@ -11,7 +11,6 @@ that may not grow is begun anew when its keys are all below, and what it forgot 
 from __future__ import annotations
 
 import threading
-from typing import Final
 
 import pyarrow as pa
 
@@ -22,9 +21,6 @@ from penstock.index.front_settings import FrontSettings
 from penstock.index.key_hash import WideHash
 from penstock.index.key_index import KeyIndex, Offsets
 from penstock.model.bucket import BucketId
-
-_QUIET_CHUNKS: Final = 64
-"""So many chunks without a call in between, and a flush stops pausing for callers."""
 
 
 class FrontedKeyIndex:
@@ -51,6 +47,10 @@ class FrontedKeyIndex:
         self._relieve(front, max(self._settings.drain_rows_max, 2 * len(keys)))
         front.apply(keys, offsets, applied)
 
+    def apply_run(self, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
+        """Point many sorted keys at their offsets, or remove them, in memory."""
+        self.apply(bucket, keys, offsets, applied)
+
     def applied(self, bucket: BucketId) -> int:
         """Return the applied offset of the bucket; 0 if it was never set."""
         self._check_open()
@@ -64,17 +64,9 @@ class FrontedKeyIndex:
     def flush(self) -> None:
         """Write what was applied to the index below, and make it durable there."""
         self._check_open()
-        seen, quiet = self._calls, 0
-
-        def pause() -> None:
-            # Without it a thread that needs the GIL gets it only every five milliseconds, and gives it up often.
-            nonlocal seen, quiet
-            seen, quiet = self._calls, 0 if seen != self._calls else quiet + 1
-            if quiet < _QUIET_CHUNKS:
-                self._closed.wait(self._settings.pause_us / 1e6)
-
         for front in list(self._fronts.values()):
-            front.drain(chunk_keys=self._settings.drain_chunk_keys, between=pause)
+            if front.is_dirty:
+                front.drain()
         self._inner.flush()
 
     def drop(self, bucket: BucketId) -> None:

@@ -12,9 +12,7 @@ _MIB: Final = 1 << 20
 _RANGES: Final = {
     "table_bytes_max": (0, 1 << 40),
     "dirty_bytes_max": (0, 1 << 34),
-    "drain_chunk_keys": (1, 100_000),
     "drain_rows_max": (1, 1 << 24),
-    "pause_us": (0, 1_000_000),
 }
 
 
@@ -22,15 +20,12 @@ _RANGES: Final = {
 class FrontSettings:
     """Sizes of the front, over all buckets; memory is about table_bytes_max + 2 * dirty_bytes_max at most.
 
-    A writer that meets a fuller log of dirty keys first writes `drain_rows_max` of them itself. A flush writes
-    `drain_chunk_keys` at a time, which holds the GIL for about a millisecond, and pauses between them for others.
+    A writer that meets a fuller log of dirty keys first writes `drain_rows_max` of them itself.
     """
 
     table_bytes_max: int = 256 * _MIB
     dirty_bytes_max: int = 128 * _MIB
-    drain_chunk_keys: int = 1_000
     drain_rows_max: int = 50_000
-    pause_us: int = 1_000
 
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():

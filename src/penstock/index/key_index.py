@@ -34,6 +34,12 @@ class KeyIndex(Protocol):
         The bucket's applied offset becomes `applied`, never before all keys of the call are in.
         """
 
+    def apply_run(self, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
+        """Do what `apply` does, for keys in key order, many at once, and without keeping other threads waiting.
+
+        A crash before the next flush may leave any of the keys and the applied offset as it was.
+        """
+
     def applied(self, bucket: BucketId) -> int:
         """Return the applied offset of the bucket; 0 if it was never set."""
 

@@ -2,6 +2,7 @@
 
 Writes go in batches of at most `chunk_keys` keys, the applied offset in the last of a call. A flush
 makes everything durable; a crash keeps what was durable and any prefix of the write batches since.
+The keys of a run are durable at once, before older writes that have none of its keys.
 """
 
 from __future__ import annotations
@@ -89,6 +90,19 @@ class MemoryKeyIndex:
             mark = applied if end >= len(plain) else None
             self._write(_Batch(bucket, plain[start:end], targets[start:end], mark))
 
+    def apply_run(self, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
+        """Point many sorted keys at their offsets, or remove them; they are durable at once, `applied` is not."""
+        plain: list[bytes] = keys.to_pylist()
+        assert plain == sorted(set(plain))
+        batch = _Batch(bucket, plain, offsets.tolist())
+        with self._lock:
+            self._open().write(batch)
+            if any(_meets(each, bucket, plain) for each in self._pending):
+                self._settle()
+            self._durable.write(batch)
+            self._flushed.append(batch)
+        self.apply(bucket, keys[:0], offsets[:0], applied)
+
     def applied(self, bucket: BucketId) -> int:
         """Return the applied offset of the bucket; 0 if it was never set."""
         with self._lock:
@@ -107,9 +121,8 @@ class MemoryKeyIndex:
             self._open()
             for batch in self._flushed:
                 self._stale.write(batch)
-            for batch in self._pending:
-                self._durable.write(batch)
-            self._flushed, self._pending = self._pending, []
+            self._flushed = []
+            self._settle()
 
     def drop(self, bucket: BucketId) -> None:
         """Forget the bucket: its keys and its applied offset."""
@@ -150,6 +163,18 @@ class MemoryKeyIndex:
             self._open().write(batch)
             self._pending.append(batch)
 
+    def _settle(self) -> None:
+        for batch in self._pending:
+            self._durable.write(batch)
+        self._flushed, self._pending = self._flushed + self._pending, []
+
     def _become(self, state: _State) -> None:
         self._stale, self._durable, self._live = state.copy(), state.copy(), state.copy()
         self._flushed, self._pending = [], []
+
+
+def _meets(batch: _Batch, bucket: BucketId, run: list[bytes]) -> bool:
+    """Tell whether a batch has to be durable before a run of sorted keys is."""
+    if batch.bucket != bucket or not run:
+        return False
+    return batch.drops or any(run[0] <= key <= run[-1] for key in batch.keys)

@@ -21,6 +21,10 @@ _RANGES: Final = {
     "background_jobs": (1, 64),
     "apply_chunk_keys": (1, 100_000),
     "get_chunk_keys": (1, 100_000),
+    "run_keys_min": (1, 1 << 40),
+    "run_file_keys": (1, 1 << 40),
+    "run_chunk_keys": (1, 100_000),
+    "run_pause_us": (0, 1_000_000),
 }
 
 
@@ -30,6 +34,8 @@ class RocksIndexSettings:
 
     Bloom filters and block indexes of open files come on top, little more than `bloom_bits_per_key`:
     kept in the block cache, a filter larger than a shard of the cache would be read again and again.
+    A run of at least `run_keys_min` keys is taken in as files of `run_file_keys`; between `run_chunk_keys`,
+    well under a millisecond of work, there is a pause for other threads.
     """
 
     memtable_bytes: int = 16 * _MIB
@@ -41,6 +47,10 @@ class RocksIndexSettings:
     background_jobs: int = 2
     apply_chunk_keys: int = 2_000
     get_chunk_keys: int = 1_000
+    run_keys_min: int = 20_000
+    run_file_keys: int = 200_000
+    run_chunk_keys: int = 2_000
+    run_pause_us: int = 200
 
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():

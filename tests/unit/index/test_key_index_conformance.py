@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
@@ -16,9 +17,11 @@ from penstock.index.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
 from penstock.index.memory import MemoryKeyIndex
 from penstock.index.rocks import RocksKeyIndex
+from penstock.index.rocks_settings import RocksIndexSettings
 from penstock.model.bucket import BucketId
 
 BUCKET = BucketId(7, 0, 3)
+OTHER = BucketId(7, 0, 4)
 Reopen = Callable[[KeyIndex], KeyIndex]
 
 
@@ -40,8 +43,11 @@ def reopen_memory(index: KeyIndex) -> KeyIndex:
     return index.after_crash(seed=0)
 
 
-TINY = FrontSettings(table_bytes_max=4_096, dirty_bytes_max=4_096, drain_chunk_keys=7, drain_rows_max=50, pause_us=0)
+TINY = FrontSettings(table_bytes_max=4_096, dirty_bytes_max=4_096, drain_rows_max=50)
 """So small that tables are begun anew and dirty keys are written by writers all the time."""
+
+
+RUNS = RocksIndexSettings(run_keys_min=1, run_file_keys=7_000, run_chunk_keys=999, run_pause_us=0)
 
 
 def fronted_memory(settings: FrontSettings) -> Case:
@@ -49,12 +55,14 @@ def fronted_memory(settings: FrontSettings) -> Case:
     return Case(FrontedKeyIndex(below, settings), lambda _: FrontedKeyIndex(below.after_crash(seed=0), settings))
 
 
-@pytest.fixture(params=["rocks", "memory", "front", "tiny front", "front over rocks"])
+@pytest.fixture(params=["rocks", "rocks in runs", "memory", "front", "tiny front", "front over rocks"])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
     path = tmp_path / "index"
     match request.param:
         case "rocks":
             made = Case(RocksKeyIndex(path), lambda _: RocksKeyIndex(path))
+        case "rocks in runs":
+            made = Case(RocksKeyIndex(path, RUNS), lambda _: RocksKeyIndex(path, RUNS))
         case "memory":
             made = Case(MemoryKeyIndex(), reopen_memory)
         case "front":
@@ -74,6 +82,10 @@ def index(case: Case) -> KeyIndex:
 
 def keys_of(*keys: bytes) -> pa.BinaryArray:
     return pa.array(keys, pa.binary())
+
+
+def numbered(numbers: npt.NDArray[np.int64]) -> pa.BinaryArray:
+    return pa.array(numbers.astype(">i8").view("V8").tolist(), pa.binary())
 
 
 def put(index: KeyIndex, bucket: BucketId, rows: dict[bytes, int], applied: int = 1) -> None:
@@ -271,6 +283,52 @@ def test_a_batch_of_a_hundred_thousand_keys(case: Case) -> None:
     assert found_keys.equals(keys.filter(pa.array(live)).take(pa.array(order)))
     assert np.array_equal(found_offsets, offsets[live][order])
     assert index.applied(BUCKET) == 100_000
+
+
+@pytest.mark.parametrize("count", [0, 1, 3_000, 45_000])
+def test_a_run_of_sorted_keys_is_applied_as_a_call_is(case: Case, count: int) -> None:
+    before = np.arange(0, count, 2)
+    case.index.apply(BUCKET, numbered(before), before, 7)
+    case.index.drop(OTHER)
+    offsets = np.arange(count) + 1_000
+    offsets[::5] = -1
+
+    case.index.apply_run(BUCKET, numbered(np.arange(count)), offsets, 100)
+    case.index.apply_run(OTHER, numbered(np.arange(count)), offsets + 1, 101)
+    seen = case.index.get_many(BUCKET, numbered(np.arange(count)))
+    case.index.flush()
+    index = case.reopen()
+
+    assert np.array_equal(seen, offsets)
+    assert np.array_equal(index.get_many(BUCKET, numbered(np.arange(count))), offsets)
+    assert np.array_equal(index.prefix(BUCKET, b"")[1], offsets[offsets != -1])
+    assert (index.applied(BUCKET), index.applied(OTHER)) == (100, 101)
+
+
+def test_calls_after_a_run_count_more_than_the_run(case: Case) -> None:
+    keys = numbered(np.arange(30_000))
+    case.index.apply_run(BUCKET, keys, np.arange(30_000), 30_000)
+
+    put(case.index, BUCKET, {keys[3].as_py(): -1, keys[4].as_py(): 30_000}, applied=30_002)
+    case.index.apply_run(BUCKET, keys[4:25_000], np.arange(40_000, 64_996), 65_000)
+    case.index.drop(OTHER)
+    case.index.flush()
+    index = case.reopen()
+
+    assert index.get_many(BUCKET, keys[2:6]).tolist() == [2, -1, 40_000, 40_001]
+    assert index.get_many(BUCKET, keys[24_999:25_001]).tolist() == [64_995, 25_000]
+
+
+def test_a_dropped_bucket_takes_runs_again(case: Case) -> None:
+    keys = numbered(np.arange(25_000))
+    case.index.apply_run(BUCKET, keys, np.arange(25_000), 25_000)
+    case.index.drop(BUCKET)
+    case.index.apply_run(BUCKET, keys[:22_000], np.arange(22_000), 22_000)
+    case.index.flush()
+    index = case.reopen()
+
+    assert len(index.prefix(BUCKET, b"")[0]) == 22_000
+    assert index.applied(BUCKET) == 22_000
 
 
 def test_threads_read_while_one_writes(index: KeyIndex) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -217,6 +218,51 @@ def test_a_killed_process_leaves_a_prefix_of_its_write_batches(tmp_path: Path) -
     assert offsets.tolist() == list(range(len(offsets)))
     assert 2_500 < applied < 50_000
     assert ahead in (0, 100, 200)
+
+
+RUNNING_CHILD = """
+import os, signal, sys
+import numpy as np, pyarrow as pa
+from penstock.index.rocks import RocksKeyIndex
+from penstock.index.rocks_settings import RocksIndexSettings
+from penstock.model.bucket import BucketId
+index = RocksKeyIndex(sys.argv[1], RocksIndexSettings(run_keys_min=1, run_file_keys=1_000))
+keys = pa.array(np.arange(5_000).astype(">i8").view("V8").tolist(), pa.binary())
+index.apply(BucketId(1, 0, 0), keys[:3], np.arange(3), 3)
+index.apply_run(BucketId(1, 0, 0), keys, np.arange(10, 5_010), 5_010)
+index._path.joinpath("runs", "left.sst").write_bytes(b"half a file")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_leaves_the_keys_of_a_run_and_the_applied_offset_before_it(tmp_path: Path) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", RUNNING_CHILD, str(tmp_path)], env={"PYTHONPATH": ":".join(sys.path)}, check=False
+    )
+    assert child.returncode == -signal.SIGKILL
+
+    index = RocksKeyIndex(tmp_path)
+
+    assert index.applied(BUCKET) == 3
+    assert index.prefix(BUCKET, b"")[1].tolist() == list(range(10, 5_010))
+    assert not (tmp_path / "runs").exists()
+    index.close()
+
+
+def test_runs_of_two_buckets_at_once_do_not_meet(tmp_path: Path) -> None:
+    index = RocksKeyIndex(tmp_path, RocksIndexSettings(run_keys_min=1, run_file_keys=500, run_chunk_keys=100))
+    keys = keys_between(0, 5_000)
+
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(index.apply_run, BucketId(1, 0, n), keys, np.arange(5_000) + n, n) for n in range(8)]
+    for call in calls:
+        call.result()
+
+    for n in range(8):
+        assert np.array_equal(index.get_many(BucketId(1, 0, n), keys), np.arange(5_000) + n)
+        assert index.applied(BucketId(1, 0, n)) == n
+    assert list((tmp_path / "runs").iterdir()) == []
+    index.close()
 
 
 def test_what_a_store_holds_is_as_written_down(tmp_path: Path) -> None:
