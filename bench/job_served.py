@@ -1,63 +1,122 @@
-"""A server over loopback: scans beside a bare Flight stream of the same bytes, upserts beside embedded ones."""
+"""A server in a process of its own, over loopback, beside a bare Flight process with the same rows or beside embedded.
+
+Each pair takes turns, so that whatever else the machine does falls on both.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import statistics
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
 import penstock
+from bench.bare_flight import bare_flight
 from bench.measurement import Measurement, timed
 from bench.workload import SCHEMA, Workload
+from penstock.testing.server import ServerProcess
 
+SMALL_ROWS = 1_000
+SMALL_SCANS = 100
+SINGLES = 500
+MANY = 10_000
+READERS = 16
+SCANS_EACH = 8
+TURNS = 5
 
-class BareFlight(flight.FlightServerBase):  # type: ignore[misc]
-    """Streams one table that it has in memory."""
-
-    def __init__(self, rows: pa.Table) -> None:
-        super().__init__("grpc://127.0.0.1:0")
-        self._rows = rows
-
-    def do_get(self, context: Any, ticket: Any) -> flight.RecordBatchStream:
-        """Return the table, whatever the ticket says."""
-        return flight.RecordBatchStream(self._rows)
+Pair = tuple[list[float], list[float]]
+"""Seconds of our runs, and of those beside."""
 
 
 def run(work: Workload) -> list[Measurement]:
-    """Upsert and scan through a server in this process, as a client on the same machine does."""
+    """Write, scan and look up as a client on the same machine does."""
+    with (
+        work.directory() as directory,
+        ServerProcess(directory / "served") as server,
+        penstock.connect(directory / "embedded") as embedded,
+        penstock.connect(server.url) as served,
+    ):
+        measurements = [_writes(work, served, embedded)]
+        table = served.table("bench")
+        measurements.append(_lookups(work, table, embedded.table("bench")))
+        small = served.create_table("small", SCHEMA, primary_key=["id"])
+        small.upsert(work.batches(batch_rows=SMALL_ROWS)[0])
+        with bare_flight(pa.Table.from_batches(list(table.scan())), directory) as bare:
+            measurements += [_scans(table, bare, work.rows), _single_lookups(work, table, bare)]
+        with bare_flight(small.scan().to_arrow(), directory) as bare:
+            measurements += _small_scans(small, bare)
+    return measurements
+
+
+def _writes(work: Workload, served: penstock.Connection, embedded: penstock.Connection) -> Measurement:
     batches = work.batches()
-    with work.directory() as directory:
-        embedded = _upserts(penstock.connect(directory / "embedded"), batches)
-        with penstock.serve(directory / "served") as server:
-            connection = penstock.connect(server.url)
-            served = _upserts(connection, batches)
-            connection = penstock.connect(server.url)
-            table = connection.table("bench")
-            scan = timed(lambda: table.scan().to_arrow())
-            memory = table.scan().to_arrow()
-            connection.close()
-        with BareFlight(memory) as bare:
-            client = flight.connect(f"grpc://127.0.0.1:{bare.port}")
-            ceiling = timed(lambda: client.do_get(flight.Ticket(b"all")).read_all())
-            client.close()
+
+    def write(table: penstock.Table) -> None:
+        with table.writer(batch_rows=batches[0].num_rows) as writer:
+            for batch in batches:
+                writer.upsert(batch)
+
+    one, other = (c.create_table("bench", SCHEMA, primary_key=["id"]) for c in (served, embedded))
+    pair = _in_turn(lambda: write(one), lambda: write(other), turns=3)
+    return _compared("upserts, served", "rows/s", "the same, embedded", pair, work.rows)
+
+
+def _lookups(work: Workload, served: penstock.Table, embedded: penstock.Table) -> Measurement:
+    keys = pa.array(np.random.default_rng(work.seed).integers(0, work.rows, MANY))
+    pair = _in_turn(lambda: served.lookup(keys), lambda: embedded.lookup(keys))
+    return _compared("lookup of 10,000 keys, served", "keys/s", "the same, embedded", pair, MANY)
+
+
+def _scans(table: penstock.Table, bare: flight.FlightClient, rows: int) -> Measurement:
+    pair = _in_turn(lambda: table.scan().to_arrow(), lambda: bare.do_get(flight.Ticket(b"all")).read_all())
+    return _compared("scan, served", "rows/s", "bare Flight do_get", pair, rows)
+
+
+def _single_lookups(work: Workload, table: penstock.Table, bare: flight.FlightClient) -> Measurement:
+    keys = np.random.default_rng(work.seed).integers(0, work.rows, SINGLES).tolist()
+    writer, reader = bare.do_exchange(flight.FlightDescriptor.for_command(b"echo"))
+
+    def echo() -> None:
+        for key in keys:
+            writer.write_metadata(key.to_bytes(400))
+            reader.read_chunk()
+
+    pair = _in_turn(lambda: [table.lookup([key]) for key in keys], echo)
+    writer.close()
+    return _compared("lookup of 1 key, served", "keys/s", "bare Flight exchange of 400 bytes", pair, SINGLES)
+
+
+def _small_scans(table: penstock.Table, bare: flight.FlightClient) -> list[Measurement]:
+    def ours(count: int) -> None:
+        for _ in range(count):
+            assert table.scan().to_arrow().num_rows == SMALL_ROWS
+
+    def theirs(count: int) -> None:
+        for _ in range(count):
+            assert bare.do_get(flight.Ticket(b"all")).read_all().num_rows == SMALL_ROWS
+
+    def at_once(work: Callable[[int], None]) -> None:
+        with ThreadPoolExecutor(READERS) as readers:
+            list(readers.map(work, [SCANS_EACH] * READERS))
+
+    one = _in_turn(lambda: ours(SMALL_SCANS), lambda: theirs(SMALL_SCANS))
+    many = _in_turn(lambda: at_once(ours), lambda: at_once(theirs))
+    beside = "bare Flight do_get"
     return [
-        Measurement(
-            "scan, served", "rows/s", scan.rate(work.rows), "bare Flight do_get", ceiling.rate(work.rows), scan.spread
-        ),
-        Measurement("upserts, served", "rows/s", served[0], "the same, embedded", embedded[0], served[1]),
+        _compared("scan of 1,000 rows, served", "scans/s", beside, one, SMALL_SCANS),
+        _compared("scan of 1,000 rows, served, 16 readers", "scans/s", beside, many, READERS * SCANS_EACH),
     ]
 
 
-def _upserts(connection: penstock.Connection, batches: list[pa.RecordBatch]) -> tuple[float, float]:
-    """Write every batch through a writer; return the rate and its spread. Closes the connection."""
-    with connection:
-        table = connection.create_table("bench", SCHEMA, primary_key=["id"])
+def _in_turn(ours: Callable[[], object], theirs: Callable[[], object], turns: int = TURNS) -> Pair:
+    """Run both a few times, in turn; the first run of each is not counted."""
+    pairs = [(timed(ours, repeats=1).seconds, timed(theirs, repeats=1).seconds) for _ in range(turns + 1)]
+    return [one for one, _ in pairs[1:]], [other for _, other in pairs[1:]]
 
-        def write() -> None:
-            with table.writer(batch_rows=batches[0].num_rows) as writer:
-                for batch in batches:
-                    writer.upsert(batch)
 
-        timing = timed(write)
-    return timing.rate(sum(batch.num_rows for batch in batches)), timing.spread
+def _compared(job: str, unit: str, beside: str, pair: Pair, count: int) -> Measurement:
+    ours, theirs = (statistics.median(seconds) for seconds in pair)
+    return Measurement(job, unit, count / ours, beside, count / theirs, 100 * (max(pair[0]) - ours) / ours)
