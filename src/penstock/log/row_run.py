@@ -103,7 +103,8 @@ def gather(
     blocks = np.searchsorted(block_starts, rows, side="right") - 1
     order = None
     if np.any(blocks[1:] < blocks[:-1]):
-        order = np.argsort(blocks, kind="stable")
+        # Of 16-bit numbers NumPy's stable sort is a radix sort.
+        order = np.argsort(blocks.astype(np.uint16) if len(block_starts) < 1 << 16 else blocks, kind="stable")
         rows, blocks = rows[order], blocks[order]
     cuts = np.flatnonzero(blocks[1:] != blocks[:-1]) + 1
     bounds = [0, *cuts.tolist(), len(rows)]

@@ -89,6 +89,8 @@ class TabletView:
         Raises:
             CorruptionError: one is not retained, so whoever named it is stale.
         """
+        if (found := self._in_one_run(offsets)) is not None:
+            return found
         # Sorted, the offsets of a span are a slice, and looking them up in a sparse run stays in the cache.
         order = np.argsort(offsets)
         ordered = offsets[order]
@@ -112,6 +114,17 @@ class TabletView:
         if missing:
             raise CorruptionError("a row that is referred to is not in the log", bucket=self.bucket, missing=missing)
         return Located(tuple(parts))
+
+    def _in_one_run(self, offsets: Offsets) -> Located | None:
+        """Find rows that are all in one dense run, as those of keys written lately are; None if they are not."""
+        if not len(offsets):
+            return None
+        low, high = int(offsets.min()), int(offsets.max())
+        place = int(np.searchsorted(self._starts, low, side="right")) - 1
+        runs = self.spans[place].runs if place >= 0 else ()
+        if len(runs) != 1 or not runs[0].rows.dense or low < runs[0].rows.start or high >= runs[0].rows.end:
+            return None
+        return Located(((runs[0], np.arange(len(offsets)), offsets - runs[0].rows.start),))
 
     def gather(self, offsets: Offsets, projection: pa.Schema) -> pa.RecordBatch:
         """Return the rows of these offsets, in the order asked."""
