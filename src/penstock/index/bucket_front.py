@@ -22,11 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codec.byte_rows import ByteRows
+from penstock.codec.byte_rows import WORD_BYTES
 from penstock.index.dirty_log import DirtyLog, join_chunks, latest
 from penstock.index.front_memory import FrontMemory
-from penstock.index.hash_table import SLOTS_MIN, UNKNOWN, HashTable, Prints, slots_for, table_bytes
-from penstock.index.key_hash import NarrowHash, WideHash, narrow_width, rows_of
+from penstock.index.growing_table import GrowingTable
+from penstock.index.hash_table import UNKNOWN, Prints, slots_for
+from penstock.index.key_hash import NarrowHash, WideHash, narrow_width, rows_of, whole_words
 from penstock.index.key_index import KeyIndex, Offsets
 from penstock.model.bucket import BucketId
 from penstock.model.change import NO_OFFSET
@@ -53,14 +54,15 @@ class BucketFront:
         self.applied = inner.applied(bucket)
         self._complete = self.applied == 0 and len(inner.prefix(bucket, b"", 1)[0]) == 0
         self._hash: NarrowHash | WideHash | None = None
-        self._table = HashTable(NarrowHash.words)
+        self._table = GrowingTable(NarrowHash.words)
+        self._table_bytes = 0
         self._begun = 0
         self._dirty = DirtyLog()
         self._few: dict[bytes, int] = {}
         self._few_applied: int | None = None
         self._scans = 0
         self.used_at = 0
-        memory.change(tables=self._table.nbytes)
+        self._count_table()
 
     @property
     def dirty_bytes(self) -> int:
@@ -76,16 +78,15 @@ class BucketFront:
     def is_pressed(self) -> bool:
         """Tell whether the table will have to be begun anew soon; for that nothing may be dirty."""
         table = self._table
-        return table.is_nearly_full and not self._memory.fits(table.nbytes)
+        return not self._memory.fits(table.nbytes) and table.is_nearly_full
 
     def get_many(self, keys: pa.BinaryArray) -> Offsets:
         """Return the offset of each key's live row, -1 where there is none."""
         if len(keys) <= _FEW_KEYS:
             return self._get_few(keys)
-        rows = rows_of(keys)
         with self._lock:
             self._spill()
-            prints = self._prints(rows)
+            prints = self._prints(keys)
             offsets = self._table.find(prints)
             unknown = offsets == UNKNOWN
             if self._complete or not unknown.any():
@@ -96,7 +97,8 @@ class BucketFront:
         found = np.flatnonzero(unknown & (offsets != NO_OFFSET))
         with self._lock:
             if len(found) and begun == self._begun and self._has_room(len(found)):
-                self._table.store(tuple(word[found] for word in prints), offsets[found], replace=False)
+                self._table.remember(tuple(word[found] for word in prints), offsets[found])
+                self._count_table()
         return offsets
 
     def apply(self, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
@@ -146,11 +148,12 @@ class BucketFront:
             write(self._bucket, keys, offsets, taken.applied)
             with self._lock:
                 self._memory.change(dirty=-self._dirty.written())
+        self._settle()
 
     def forget(self) -> bool:
         """Give the table's memory back; False if it has none to speak of, is in use, or has dirty keys in it."""
         # Whoever asks may hold another front's lock: waiting for this one could be for ever.
-        if self._table.slots == SLOTS_MIN or not self._lock.acquire(blocking=False):
+        if self._table.is_small or not self._lock.acquire(blocking=False):
             return False
         try:
             return self._begin_anew()
@@ -162,8 +165,8 @@ class BucketFront:
         with self._draining:
             self._inner.drop(self._bucket)
             with self._lock:
-                self._memory.change(tables=-self._table.nbytes, dirty=-self._dirty.nbytes)
-                self._table, self._dirty = HashTable(NarrowHash.words), DirtyLog()
+                self._memory.change(tables=-self._table_bytes, dirty=-self._dirty.nbytes)
+                self._table, self._dirty, self._table_bytes = GrowingTable(NarrowHash.words), DirtyLog(), 0
                 self._few, self._few_applied = {}, None
                 self._hash, self._complete = None, True
                 self._begun += 1
@@ -172,15 +175,14 @@ class BucketFront:
     def _get_few(self, keys: pa.BinaryArray) -> Offsets:
         plain: list[bytes] = keys.to_pylist()
         with self._lock:
-            offsets = np.array([self._find_one(key) for key in plain], np.int64)
-            unknown = offsets == UNKNOWN
-            if self._complete:
-                offsets[unknown] = NO_OFFSET
-                return offsets
-        if unknown.any():
+            offsets = [self._find_one(key) for key in plain]
+            complete = self._complete
+        found = np.array(offsets, np.int64)
+        if UNKNOWN in offsets:
+            unknown = found == UNKNOWN
             # Not remembered: that would cost more than asking again, and whoever writes them makes them known.
-            offsets[unknown] = self._inner.get_many(self._bucket, keys.filter(pa.array(unknown)))
-        return offsets
+            found[unknown] = NO_OFFSET if complete else self._inner.get_many(self._bucket, keys.filter(unknown))
+        return found
 
     def _find_one(self, key: bytes) -> int:
         offset = self._few.get(key)
@@ -188,6 +190,13 @@ class BucketFront:
             return offset
         words = None if self._hash is None else self._hash.print_of(key)
         return UNKNOWN if words is None else self._table.find_one(words)
+
+    def _settle(self) -> None:
+        """Let the table have grown; callers get their turn between the pieces."""
+        while self._table.is_moving:
+            with self._lock:
+                self._table.move_piece()
+                self._count_table()
 
     def _spill(self) -> None:
         """Put the keys of small calls where those of large ones are."""
@@ -198,47 +207,53 @@ class BucketFront:
 
     def _store(self, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
         if len(keys):
-            prints = self._prints(rows_of(keys))
+            prints = self._prints(keys)
             if not self._has_room(len(keys)):
                 # With dirty keys in it the table grows all the same; the next call is the one to write them.
                 self._begin_anew()
-                self._grow(len(keys))
+                self._reserve(len(keys))
             self._table.store(prints, offsets)
+            self._count_table()
         self._memory.change(dirty=self._dirty.append(keys, offsets, applied))
 
     def _has_room(self, count: int) -> bool:
         """Tell whether the table holds so many more, grown if it may grow."""
-        grown = self._slots_with(count)
-        extra = table_bytes(self._table.words, grown) - self._table.nbytes
-        if extra > 0 and not self._memory.make_room(extra):
-            return False
-        self._grow(count)
+        extra = self._table.growth_bytes(count)
+        if extra:
+            if not self._memory.make_room(extra):
+                return False
+            self._reserve(count)
         return True
 
-    def _slots_with(self, count: int) -> int:
-        return max(slots_for(self._table.used + count), self._table.slots)
-
-    def _grow(self, count: int) -> None:
-        slots = self._slots_with(count)
-        if slots > self._table.slots:
-            # In a complete table a key that is absent need not be known to be.
-            self._replace(self._table.grown(slots, keep_absent=not self._complete))
+    def _reserve(self, count: int) -> None:
+        # In a complete table a key that is absent need not be known to be.
+        self._table.reserve(count, keep_absent=not self._complete)
+        self._count_table()
 
     def _begin_anew(self) -> bool:
         if self._dirty:
             return False
-        self._replace(HashTable(self._table.words))
+        self._replace(GrowingTable(self._table.words))
         self._complete = False
         return True
 
-    def _replace(self, table: HashTable) -> None:
-        self._memory.change(tables=table.nbytes - self._table.nbytes)
+    def _replace(self, table: GrowingTable) -> None:
         self._table = table
         self._begun += 1
+        self._count_table()
 
-    def _prints(self, rows: ByteRows) -> Prints:
+    def _count_table(self) -> None:
+        if self._table.nbytes != self._table_bytes:
+            self._memory.change(tables=self._table.nbytes - self._table_bytes)
+            self._table_bytes = self._table.nbytes
+
+    def _prints(self, keys: pa.BinaryArray) -> Prints:
         """Return the fingerprints of the keys; one of another width than all before makes all of them wide."""
-        if len(rows.lengths) and self._hash is not self._wide:
+        narrow = self._hash
+        if isinstance(narrow, NarrowHash) and narrow.width == WORD_BYTES and (words := whole_words(keys)) is not None:
+            return narrow.prints_of_words(words)
+        rows = rows_of(keys)
+        if len(keys) and self._hash is not self._wide:
             width = narrow_width(rows)
             if self._hash is None and width is not None:
                 self._hash = NarrowHash(width)
@@ -247,7 +262,7 @@ class BucketFront:
         return (self._hash or self._wide).prints(rows)
 
     def _widen(self) -> None:
-        table = HashTable(self._wide.words, slots_for(self._table.used))
+        table = GrowingTable(self._wide.words, slots_for(self._table.used))
         if isinstance(self._hash, NarrowHash):
             prints, offsets = self._table.entries()
             table.store(self._wide.prints(self._hash.keys(prints)), offsets)

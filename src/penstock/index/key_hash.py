@@ -31,6 +31,9 @@ WIDE_WORDS: Final = 2
 
 _WORD: Final = (1 << 64) - 1
 _LANES: Final = 4
+_APART_BITS: Final = 128
+_UPPER_HALF: Final = 0xFFFFFFFF00000000
+_LOWER_HALF: Final = 0xFFFFFFFF
 _HALF_BITS: Final = np.uint64(32)
 _LOW_HALF: Final = np.uint64(0xFFFFFFFF)
 _SEED_BYTES: Final = 32
@@ -55,8 +58,11 @@ class NarrowHash:
 
     def prints(self, rows: ByteRows) -> Prints:
         """Return the fingerprints of keys of this width."""
-        mixed = rows.words[rows.starts] & _KEPT[self.width]
-        mixed ^= self._mask
+        return self.prints_of_words(rows.words[rows.starts] & _KEPT[self.width])
+
+    def prints_of_words(self, words: Words) -> Prints:
+        """Return the fingerprints of keys of this width, each given as a little-endian word."""
+        mixed = words ^ self._mask
         mixed *= self._first
         mixed ^= mixed >> _HALF_BITS
         mixed *= self._second
@@ -89,7 +95,9 @@ class WideHash:
         # For each lane the start, the coefficient of the length, and two for every word of a key.
         count = _LANES * (2 + 2 * _LONG_KEY_BYTES // WORD_BYTES)
         self._coefficients = np.frombuffer(entropy(count * WORD_BYTES), np.uint64).reshape(-1, _LANES, 1)
-        self._plain: list[list[int]] = self._coefficients[:, :, 0].T.tolist()
+        # The coefficients of all lanes in one integer, far enough apart: one key is hashed with a quarter of the sums.
+        lanes: list[list[int]] = self._coefficients[:, :, 0].tolist()
+        self._joined = [sum(lane << _APART_BITS * at for at, lane in enumerate(reversed(each))) for each in lanes]
         self._seed = entropy(_SEED_BYTES)
 
     def prints(self, rows: ByteRows) -> Prints:
@@ -111,8 +119,9 @@ class WideHash:
             return struct.unpack("=2Q", self._digest(key))
         count = -(-len(key) // 4)
         pieces = (1, len(key), *struct.unpack(f"<{count}I", key.ljust(4 * count, b"\0")))
-        a, b, c, d = (sum(map(mul, lane, pieces)) & _WORD for lane in self._plain)
-        return a >> 32 << 32 | b >> 32, c >> 32 << 32 | d >> 32
+        lanes = sum(map(mul, self._joined, pieces))
+        first = lanes >> 3 * _APART_BITS & _UPPER_HALF | lanes >> 2 * _APART_BITS + 32 & _LOWER_HALF
+        return first, lanes >> _APART_BITS & _UPPER_HALF | lanes >> 32 & _LOWER_HALF
 
     def _fold(self, lanes: Words, rows: ByteRows, word: int) -> None:
         """Add the products of one word of every key that reaches so far."""
@@ -140,6 +149,20 @@ def rows_of(keys: pa.BinaryArray) -> ByteRows:
     assert keys.type == pa.binary(), keys.type
     assert keys.null_count == 0
     return ByteRows.of_binary(keys)
+
+
+def whole_words(keys: pa.BinaryArray) -> Words | None:
+    """Return keys of eight bytes each as little-endian words; None if one has another width, or there are none."""
+    assert keys.type == pa.binary(), keys.type
+    assert keys.null_count == 0
+    if len(keys) == 0:
+        return None
+    _, bounds, data = keys.buffers()
+    ends = np.frombuffer(bounds, np.int32, len(keys) + 1, 4 * keys.offset)
+    start = int(ends[0])
+    if int(ends[-1]) - start != WORD_BYTES * len(keys) or (ends[1:] - ends[:-1] != WORD_BYTES).any():
+        return None
+    return np.frombuffer(data, "<u8", len(keys), start)
 
 
 def narrow_width(rows: ByteRows) -> int | None:

@@ -10,8 +10,9 @@ import pytest
 
 from penstock.codec.byte_rows import ByteRows
 from penstock.index.dirty_log import DirtyLog
+from penstock.index.growing_table import GrowingTable
 from penstock.index.hash_table import SLOTS_MIN, UNKNOWN, HashTable, slots_for
-from penstock.index.key_hash import NarrowHash, WideHash, narrow_width, rows_of
+from penstock.index.key_hash import NarrowHash, WideHash, narrow_width, rows_of, whole_words
 
 
 def keys_of(*keys: bytes) -> pa.BinaryArray:
@@ -73,6 +74,18 @@ def test_keys_are_narrow_if_all_have_one_width_of_up_to_eight_bytes() -> None:
     assert narrow_width(ByteRows.of_binary(keys_of(b"123456789"))) is None
 
 
+def test_keys_of_eight_bytes_each_are_words() -> None:
+    keys = keys_of(b"before!!", b"\1\0\0\0\0\0\0\0", b"\0\1\0\0\0\0\0\0", b"more")
+
+    words = whole_words(keys.slice(1, 2))
+
+    assert words is not None
+    assert words.tolist() == [1, 256]
+    assert whole_words(keys) is None
+    assert whole_words(keys_of(b"1234567", b"123456789")) is None
+    assert whole_words(keys_of()) is None
+
+
 def words_of(*values: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.uint64]]]:
     return (np.array(values, np.uint64),)
 
@@ -111,19 +124,48 @@ def test_two_words_are_told_apart_by_either() -> None:
 
 
 @pytest.mark.parametrize("keep_absent", [True, False])
-def test_a_grown_table_holds_the_same(*, keep_absent: bool) -> None:
+def test_a_table_holds_the_same_while_it_grows_and_when_it_has_grown(*, keep_absent: bool) -> None:
     seed = 4
     print(f"seed={seed}")
     rng = np.random.default_rng(seed)
-    words = (rng.integers(0, 1 << 64, 5_000, np.uint64),)
-    offsets = np.where(np.arange(5_000) % 3 == 0, -1, np.arange(5_000))
-    table = HashTable(1, slots_for(5_000))
-    table.store(words, offsets)
+    words, offsets = rng.integers(0, 1 << 64, 100_000, np.uint64), np.arange(100_000)
+    offsets[::3] = -1
+    table = GrowingTable(1, slots_for(60_000))
+    table.store((words[:60_000],), offsets[:60_000])
 
-    grown = table.grown(4 * table.slots, keep_absent=keep_absent)
+    table.reserve(40_000, keep_absent=keep_absent)
+    moving = [table.is_moving]
+    for start in range(60_000, 100_000, 1_000):
+        piece = slice(start, start + 1_000)
+        table.store((words[piece],), offsets[piece])
+        table.store((words[start - 60_000 : start - 59_990],), np.arange(start, start + 10))
+        if keep_absent:
+            table.remember((words[start - 50_000 : start - 49_990],), np.arange(10))
+        offsets[start - 60_000 : start - 59_990] = np.arange(start, start + 10)
+        found = table.find((words[: piece.stop],))
+        known = (found != UNKNOWN) | (offsets[: piece.stop] != -1)
+        assert np.array_equal(found[known], offsets[: piece.stop][known])
+        assert keep_absent <= known.all()
+        moving.append(table.is_moving)
 
-    assert grown.find(words).tolist() == (offsets if keep_absent else np.where(offsets < 0, UNKNOWN, offsets)).tolist()
-    assert grown.used == (5_000 if keep_absent else np.count_nonzero(offsets >= 0))
+    assert moving == sorted(moving, reverse=True)
+    assert moving[:5] == [True] * 5
+    assert not table.is_moving
+    assert [table.find_one((int(word),)) for word in words[:100]] == table.find((words[:100],)).tolist()
+
+
+def test_a_table_that_grows_again_before_it_has_moved_loses_nothing() -> None:
+    rng = np.random.default_rng(5)
+    words, offsets = rng.integers(0, 1 << 64, 400_000, np.uint64), np.arange(400_000)
+    table = GrowingTable(1)
+
+    for start, end in ((0, 40_000), (40_000, 40_010), (40_010, 100_000), (100_000, 400_000)):
+        table.reserve(end - start, keep_absent=True)
+        table.store((words[start:end],), offsets[start:end])
+
+    assert np.array_equal(table.find((words,)), offsets)
+    assert np.array_equal(np.sort(table.entries()[1]), offsets)
+    assert table.used == 400_000
 
 
 def test_slots_are_a_power_of_two_with_room_to_spare() -> None:
