@@ -12,7 +12,7 @@ from penstock.model.calls import Cut
 
 
 class CutPin:
-    """Keeps a cut readable until released. Thread-safe."""
+    """Keeps a cut readable until released. Thread-safe. A cut without an id needs no pin: all of it was read."""
 
     def __init__(self, link: Link, table_id: int, cut: Cut) -> None:
         self._link = link
@@ -45,9 +45,9 @@ class CutPin:
         return self._cut.offsets
 
     @property
-    def cut_id(self) -> str:
-        """Return the id under which the node knows the cut now."""
-        return self._cut.cut_id
+    def cut_id(self) -> str | None:
+        """Return the id under which the node knows the cut now, None if it does not."""
+        return self._cut.cut_id or None
 
     def renew(self) -> None:
         """Pin the same cut again.
@@ -63,7 +63,7 @@ class CutPin:
 
     def release(self) -> None:
         """Let go of the cut; idempotent."""
-        if self._link.closed or not self._cut.offsets:
+        if self._link.closed or not self._cut.cut_id:
             return
         try:
             self._link.node.release_cut(self._cut.cut_id)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.client.bucket_scan import BucketScan, Portion
 from penstock.client.buckets import require_every
 from penstock.client.cut_pin import CutPin
+from penstock.client.first_page import only_bucket, open_first, pin_rest
 from penstock.client.link import Link
 from penstock.client.log_scan import LogScan
 from penstock.client.page_ahead import PageAhead
@@ -24,7 +25,7 @@ from penstock.client.scan_token import BucketPosition, ScanToken
 from penstock.client.snapshot_cut import LeasePin, leased_buckets, pin_newest
 from penstock.errors import ClosedError, InvalidError
 from penstock.model.bucket import TableBucket
-from penstock.model.calls import OpenScan
+from penstock.model.calls import OpenScan, Page
 from penstock.model.html_table import html_table
 from penstock.model.table import TableInfo
 
@@ -37,8 +38,16 @@ class Scan(Iterator[pa.RecordBatch]):
     """
 
     def __init__(
-        self, link: Link, info: TableInfo, request: ScanRequest, pin: CutPin | LeasePin, positions: list[BucketPosition]
+        self,
+        link: Link,
+        info: TableInfo,
+        request: ScanRequest,
+        pin: CutPin | LeasePin,
+        positions: list[BucketPosition],
+        *,
+        first: Page | None = None,
     ) -> None:
+        """Read from these positions on; `first` is the first page of the only one, read already."""
         self._link = link
         self._info = info
         self._request = request
@@ -49,9 +58,13 @@ class Scan(Iterator[pa.RecordBatch]):
         self._index = 0
         self._schema = request.schema(info)
         # The generator must not hold the scan, or its thread would keep a forgotten scan alive.
-        steps = _steps(link, info, request, pin, tuple(positions))
+        steps = (
+            _steps(link, info, request, pin, tuple(positions))
+            if first is None
+            else _steps_after(first, link, info, request, pin=pin, position=positions[0])
+        )
         # With a limit a page ahead may be one too many; beside an engine in this process a thread only costs.
-        ahead = link.distant and request.limit is None
+        ahead = link.distant and request.limit is None and (first is None or first.has_more)
         self._steps = PageAhead(steps, name=f"penstock-scan-{info.path}") if ahead else steps
         self._reading = threading.Lock()
         # A generator that was never asked has nothing to clean up when it is forgotten; the cut is there already.
@@ -68,6 +81,11 @@ class Scan(Iterator[pa.RecordBatch]):
         """
         if request.lease_id is not None:
             return cls._begin_leased(link, info, request, request.lease_id)
+        bucket = only_bucket(info, request) if link.distant else None
+        first = None if bucket is None else open_first(link, info, request, bucket)
+        if bucket is not None and first is not None:
+            position = BucketPosition(bucket.partition, bucket.bucket, first.log_offset, 0)
+            return cls(link, info, request, pin_rest(link, info, bucket, first), [position], first=first)
         if request.as_of is not None:
             require_every(info, request.as_of, request.buckets or link.node.buckets(info.table_id))
         starts: Mapping[TableBucket, int] = {}
@@ -245,7 +263,11 @@ def bucket_order(bucket: TableBucket) -> tuple[str, int]:
 
 
 def _steps(
-    link: Link, info: TableInfo, request: ScanRequest, pin: CutPin | LeasePin, positions: tuple[BucketPosition, ...]
+    link: Link,
+    info: TableInfo,
+    request: ScanRequest,
+    pin: CutPin | LeasePin,
+    positions: tuple[BucketPosition, ...],
 ) -> Generator[tuple[int, Portion], None, None]:
     left = request.limit
     try:
@@ -260,6 +282,22 @@ def _steps(
                     yield index, portion
     finally:
         pin.release()
+
+
+def _steps_after(
+    first: Page,
+    link: Link,
+    info: TableInfo,
+    request: ScanRequest,
+    *,
+    pin: CutPin | LeasePin,
+    position: BucketPosition,
+) -> Generator[tuple[int, Portion], None, None]:
+    next_offset = first.next_offset if first.has_more else None
+    yield 0, (first.batch, next_offset)
+    left = None if request.limit is None else request.limit - first.batch.num_rows
+    rest = replace(position, next_offset=next_offset)
+    yield from _steps(link, info, replace(request, limit=left), pin, (rest,))
 
 
 def _portions(
