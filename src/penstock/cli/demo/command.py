@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -24,7 +25,8 @@ from penstock.cli.demo.verdict import Verdict
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.words import examples, say
 from penstock.client.connection import connect
-from penstock.errors import UnavailableError
+from penstock.errors import AlreadyExistsError, UnavailableError
+from penstock.spark.java import java_home
 
 ORDERS_MIN: Final = 10_000
 BATCHES: Final = 20
@@ -50,8 +52,13 @@ def demo(
     """
     if find_spec("pyspark") is None:
         raise UnavailableError("the demo runs Spark, which is not installed; pip install 'penstock[demo]'")
+    java_home()
+    if keep is not None and keep.exists():
+        raise AlreadyExistsError("--keep names a new directory, and this one is there", directory=keep)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-")) if keep is None else keep.resolve()
-    directory.mkdir(parents=True, exist_ok=keep is None)
+    directory.mkdir(parents=True, exist_ok=True)
     say(f"orders={orders} seed={seed}; the words of server and Spark go to {directory}/*.log")
     done = False
     try:

@@ -29,6 +29,7 @@ class Figures:
     written: int = 0
     share: float = 0.0
     rate: float = 0.0
+    held: bool = False
     job: str = "not started"
     server: str = "up"
 
@@ -78,8 +79,9 @@ class Dashboard:
     def _states(self) -> dict[str, str]:
         now = self.figures
         total = sum((total.revenue for total in now.cities.values()), NOTHING.revenue)
+        pace = "the rest waits until the crashes are over" if now.held else f"{now.rate:,.0f}/s"
         return {
-            "orders": f"{now.written:,} changes written ({now.share:.0%}), {now.rate:,.0f}/s",
+            "orders": f"{now.written:,} changes written ({now.share:.0%}), {pace}",
             "server": now.server,
             "job": now.job,
             "revenue": f"{total:,} in {len(now.cities)} cities",

@@ -34,6 +34,11 @@ class Feed:
         """Return how much of the stream is written, between 0 and 1."""
         return self.steps / self._stream.steps_count
 
+    @property
+    def held(self) -> bool:
+        """Tell whether the last part waits until it may be written."""
+        return self.share >= 1 - HELD_SHARE and not self._may_end.is_set()
+
     def write_first(self) -> None:
         """Write the first part of the stream, as fast as it goes."""
         while self.share < FIRST_SHARE:
@@ -67,7 +72,7 @@ class Feed:
     def _run(self) -> None:
         try:
             while self.steps < self._stream.steps_count:
-                if self.share >= 1 - HELD_SHARE:
+                if self.held:
                     self._may_end.wait()
                 if self._stop.wait(self._pause):
                     return

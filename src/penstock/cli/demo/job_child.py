@@ -63,7 +63,9 @@ class JobChild:
         if self._process is None or self._process.poll() is None:
             return False
         if self._process.returncode != 0:
-            raise InternalError("the demo's Spark job failed", code=self._process.returncode, log=str(self._log))
+            raise InternalError(
+                "the demo's Spark job failed; its log says why", code=self._process.returncode, log=str(self._log)
+            )
         return True
 
     def __enter__(self) -> JobChild:

@@ -41,10 +41,15 @@ class ServerChild:
                 command, stdout=subprocess.PIPE, stderr=log, text=True, env=child_environment(), start_new_session=True
             )
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        facts = dict(word.split("=", 1) for word in line.split() if "=" in word)
-        if "url" not in facts:
-            raise UnavailableError("the demo's server did not start", log=str(self._log))
+        try:
+            line = self._process.stdout.readline()
+            facts = dict(word.split("=", 1) for word in line.split() if "=" in word)
+            if "url" not in facts:
+                raise UnavailableError("the demo's server did not start; its log says why", log=str(self._log))
+        except BaseException:
+            # Nobody else would end it: who starts it in a `with` has not entered it yet.
+            self.kill()
+            raise
         self.url = facts["url"]
         self._port = self.url.rpartition(":")[2]
 

@@ -48,6 +48,7 @@ class Story:
         self._drawn = 0.0
         self._changes = (0.0, 0)
         self._fence = 0
+        self._job_began = 0.0
 
     def play(self) -> Outcome:
         """Play the whole story; return what the crash did.
@@ -58,8 +59,7 @@ class Story:
         """
         self._feed.write_first()
         self._view.say(f"{self._feed.changes:,} changes written to shop.orders; the shop goes on taking orders")
-        self._view.figures.job = "starting"
-        self._job.start()
+        self._start_job()
         self._feed.start()
         self._view.say("Spark job started: the orders as they are first, then every change after exactly that cut")
         self._until(lambda: self._committed() >= BATCHES_BEFORE_CRASH - 1, "commit its first micro-batches")
@@ -85,16 +85,20 @@ class Story:
             left = self._watch.leftover()
             if left is None:
                 self._view.say("killed the job just after a commit: nothing to undo; once more")
-                self._job.start()
+                self._start_job()
         self._refresh()
         self._view.say(f"killed in batch {left.batch}, {left.rows:,} of its rows visible")
-        self._job.start()
-        self._view.figures.job = "restarting"
         self._fence = left.fence
+        self._start_job()
         self._until(lambda: self._committed() >= left.batch, f"replay batch {left.batch}")
         undone = self._watch.undone(left)
         self._view.say(f"restarted: undone {undone:,}, batch {left.batch} replayed")
         return Outcome(left, undone)
+
+    def _start_job(self) -> None:
+        self._job.start()
+        self._job_began = time.monotonic()
+        self._view.figures.job = "starting"
 
     def _crash_server(self) -> None:
         self._server.kill()
@@ -132,18 +136,23 @@ class Story:
 
     def _refresh(self) -> None:
         now, figures = time.monotonic(), self._view.figures
-        owner = self._watch.owner()
-        # Until the job has taken over from the one that was killed, what is known is of that one.
-        if owner is not None and owner.fence > self._fence and figures.job not in ("killed", "ended"):
-            pending = f", {owner.rows_pending:,} rows not committed" if owner.rows_pending else ""
-            figures.job = (
-                f"committed batch {owner.committed_epoch}{pending}" if owner.committed_epoch >= 0 else "started"
-            )
+        if figures.job not in ("killed", "ended"):
+            figures.job = self._job_state()
         then, changes = self._changes
         if now - then >= 1:
             figures.rate = (self._feed.changes - changes) / (now - then) if then else 0
             self._changes = (now, self._feed.changes)
-        figures.written, figures.share = self._feed.changes, self._feed.share
+        figures.written, figures.share, figures.held = self._feed.changes, self._feed.share, self._feed.held
         figures.cities = by_city(stored(self._revenue.scan().to_arrow()))
         self._drawn = time.monotonic()
         self._view.draw()
+
+    def _job_state(self) -> str:
+        owner = self._watch.owner()
+        # Until the job has taken over from the one that was killed, what is known is of that one.
+        if owner is None or owner.fence <= self._fence:
+            return f"starting Spark, {time.monotonic() - self._job_began:.0f} s"
+        if owner.committed_epoch < 0:
+            return "in its first micro-batch"
+        pending = f", {owner.rows_pending:,} rows not committed" if owner.rows_pending else ""
+        return f"committed batch {owner.committed_epoch}{pending}"
