@@ -216,21 +216,29 @@ class Committer:
         Raises:
             PenstockError: the first cause. A bucket that failed may have kept others from being applied.
         """
-        self._commit_group(writes, whole=True)
-        for write in writes:
-            write.done.result()
+        self.commit_planned(self.plan_now(writes))
 
-    def plan_now(self, writes: list[QueuedWrite]) -> None:
-        """Find out whether writes can be planned, one after the other, and change nothing; only inside a step.
+    def plan_now(self, writes: list[QueuedWrite]) -> WriteGroup:
+        """Plan writes that are the table's own, all or none, and change nothing; only inside a step.
 
         Raises:
-            PenstockError: one cannot.
+            PenstockError: one of them cannot be planned.
         """
-        group = WriteGroup(self._tablets, self._terms, self._clock)
+        group = self._planned(writes)
         for write in writes:
-            group.add([write])
             if write.done.done():
                 write.done.result()
+        return group
+
+    def commit_planned(self, group: WriteGroup) -> None:
+        """Commit what was planned in this very step.
+
+        Raises:
+            PenstockError: as `commit_now` has it.
+        """
+        self._commit_planned(group)
+        for write in group.accepted:
+            write.done.result()
 
     def _commit_or_fail(self, calls: list[QueuedWrite]) -> None:
         """Commit; a bug on the way fails the buckets concerned and says so to every caller that waits."""
@@ -262,16 +270,17 @@ class Committer:
                 ready.append(call)
         self._commit_group(ready)
 
-    def _commit_group(self, calls: list[QueuedWrite], *, whole: bool = False) -> None:
+    def _commit_group(self, calls: list[QueuedWrite]) -> None:
+        self._commit_planned(self._planned(calls))
+
+    def _planned(self, calls: list[QueuedWrite]) -> WriteGroup:
         group = WriteGroup(self._tablets, self._terms, self._clock)
         for shape, alike in groupby(calls, key=lambda call: call.shape):
             for unit in [list(alike)] if shape is not None else [[call] for call in alike]:
                 group.add(unit)
-        if whole and len(group.accepted) < len(calls):
-            refused = next(call.done.exception() for call in calls if call.done.done())
-            for call in group.accepted:
-                call.done.set_exception(refused)
-            return
+        return group
+
+    def _commit_planned(self, group: WriteGroup) -> None:
         touched = [self._tablets[bucket] for bucket in group.entries]
         failed: dict[BucketId, BaseException] = {}
         if touched:

@@ -273,14 +273,16 @@ class Owners:
             for bucket, tablet in sorted(tablets.items())
         ]
         check_attempts(runs, self.staged.rows(record.number, epoch), attempts)
-        accepted = self.staged.verify(owner, epoch, attempts or {})
+        verified = self.staged.verify(owner, epoch, attempts or {})
         self._book.save(
             owner,
-            replace(record, committed=epoch, opened=None, accepted=accepted, offsets=self._undo.offsets(owner)),
+            replace(
+                record, committed=epoch, opened=None, accepted=verified.attempts, offsets=self._undo.offsets(owner)
+            ),
         )
         self._undo.forget(owner)
         self.guard.counts.forget(record.number)
-        self.staged.roll_forward(owner)
+        self.staged.roll_forward(owner, verified)
 
     def _abandon(self, owner: LiveOwner, now_ms: int) -> None:
         if now_ms - owner.seen_ms >= self._settings.owner_abandon_after_ms:

@@ -8,8 +8,8 @@ its log record; a crash in the middle is finished when the table is opened again
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from penstock.engine.attempts import Attempts
 from penstock.engine.live_owner import LiveOwner
@@ -18,18 +18,27 @@ from penstock.engine.owner_book import OwnerBook
 from penstock.engine.owner_guard import OwnerGuard
 from penstock.engine.owner_undo import OwnerUndo
 from penstock.engine.staging import StagedFile, StagedRows
-from penstock.engine.write_group import OwnerStamp, QueuedWrite
+from penstock.engine.write_group import OwnerStamp, QueuedWrite, WriteGroup
 from penstock.errors import ConflictError, InvalidError, UnavailableError
 from penstock.model.bucket import BucketId
 from penstock.model.calls import WriteCall, WriteResult
 from penstock.model.change import BatchKind
 from penstock.model.facts import NO_ID
+from penstock.model.merge_engine import MergeEngine
 from penstock.model.owner_token import NO_EPOCH, OwnerToken
 from penstock.runtime.disk import Disk
 from penstock.tablet.merge_rule import Request
 
 TOGETHER_BYTES_MAX = 64 << 20
 """Up to here the rows of all buckets become visible at once; beyond, bucket by bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a commit accepts: the attempts that have staged rows, and their rows as they were planned."""
+
+    attempts: tuple[bytes, ...]
+    groups: list[WriteGroup]
 
 
 class StagedCommit:
@@ -80,36 +89,47 @@ class StagedCommit:
                 counts[file.attempt] += file.rows
         return counts
 
-    def verify(self, owner: LiveOwner, epoch: int, attempts: Attempts) -> tuple[bytes, ...]:
-        """Return the attempts that have staged rows, after planning all of them. Committer only.
+    def verify(self, owner: LiveOwner, epoch: int, attempts: Attempts) -> Verified:
+        """Return the attempts that have staged rows, and the plan of all of them. Committer only.
 
         Raises:
             PenstockError: rows are missing, or cannot be applied; nothing was committed.
         """
-        files = [file for file in self._rows.of(owner.record.number) if file.epoch == epoch]
-        accepted = [file for file in files if file.attempt in attempts]
+        files = self._accepted(owner, epoch, attempts)
         # What is decided must be possible: an overflow, say, has to be found out before, not after.
-        self._table.committer.plan_now([w for file in accepted if (w := self._write(owner, file)) is not None])
-        return tuple(dict.fromkeys(file.attempt for file in accepted))
+        return Verified(tuple(dict.fromkeys(file.attempt for file in files)), self._plan(owner, files))
 
-    def roll_forward(self, owner: LiveOwner) -> None:
-        """Apply what the committed epoch accepted, where it is not applied yet. Committer only."""
+    def roll_forward(self, owner: LiveOwner, verified: Verified | None = None) -> None:
+        """Apply what the committed epoch accepted, where it is not applied yet. Committer only.
+
+        `verified` is what `verify` returned in this very step, if it did: the plan still holds.
+        """
         record = owner.record
         if record.accepted:
-            files = [f for f in self._rows.of(record.number) if f.epoch == record.committed]
-            files = [file for file in files if file.attempt in record.accepted]
-            writes = [write for file in files if (write := self._write(owner, file)) is not None]
-            if sum(write.size_bytes for write in writes) <= TOGETHER_BYTES_MAX:
-                self._table.committer.commit_now(writes)
+            if verified is None:
+                groups = self._plan(owner, self._accepted(owner, record.committed, record.accepted))
             else:
-                for bucket in sorted({bucket for write in writes for bucket in write.parts}):
-                    self._table.committer.commit_now([_only(w, bucket) for w in writes if bucket in w.parts])
+                groups = verified.groups
+            for group in groups:
+                self._table.committer.commit_planned(group)
             self._book.save(owner, replace(record, accepted=(), offsets=self._undo.offsets(owner)))
         self._rows.remove(file for file in self._rows.of(record.number) if file.epoch <= record.committed)
 
     def discard(self, owner: int) -> None:
         """Remove everything an owner has staged."""
         self._rows.remove(self._rows.of(owner))
+
+    def _accepted(self, owner: LiveOwner, epoch: int, attempts: Container[bytes]) -> list[StagedFile]:
+        files = self._rows.of(owner.record.number)
+        return [file for file in files if file.epoch == epoch and file.attempt in attempts]
+
+    def _plan(self, owner: LiveOwner, files: list[StagedFile]) -> list[WriteGroup]:
+        writes = [write for file in files if (write := self._write(owner, file)) is not None]
+        committer = self._table.committer
+        if sum(write.size_bytes for write in writes) <= TOGETHER_BYTES_MAX:
+            return [committer.plan_now(writes)]
+        buckets = sorted({bucket for write in writes for bucket in write.parts})
+        return [committer.plan_now([_only(w, bucket) for w in writes if bucket in w.parts]) for bucket in buckets]
 
     def _check(self, stamp: OwnerStamp, queued: QueuedWrite) -> None:
         def step() -> None:
@@ -147,12 +167,28 @@ class StagedCommit:
                 parts[bucket] = self._as_known(request)
         if not parts:
             return None
-        columns = next(iter(parts.values())).columns
+        first = next(iter(parts.values()))
         size = sum(request.rows.nbytes for request in parts.values())
         stamp = OwnerStamp(record.number, record.fence, file.epoch, file.attempt)
         return QueuedWrite(
-            parts, file.rows, size, columns, sequence=file.turn, stamp=stamp, kind=BatchKind.STAGED_COMMIT
+            parts,
+            file.rows,
+            size,
+            first.columns,
+            sequence=file.turn,
+            shape=self._shape(parts.values()),
+            stamp=stamp,
+            kind=BatchKind.STAGED_COMMIT,
         )
+
+    def _shape(self, requests: Iterable[Request]) -> object | None:
+        """Return what calls have in common that may be planned as one; None for one that may not."""
+        if self._table.info.merge_engine is MergeEngine.AGGREGATE:
+            return None
+        if any(request.deletes is not None or request.clears for request in requests):
+            return None
+        shapes = {(request.columns, tuple(request.rows.schema.names)) for request in requests}
+        return shapes.pop() if len(shapes) == 1 else None
 
     def _as_known(self, request: Request) -> Request:
         """Return a request that writes the columns known when it was staged; one added since keeps its values."""
@@ -181,6 +217,7 @@ def _only(write: QueuedWrite, bucket: BucketId) -> QueuedWrite:
         request.rows.nbytes,
         write.columns,
         sequence=write.sequence,
+        shape=write.shape,
         stamp=write.stamp,
         kind=write.kind,
     )

@@ -215,12 +215,33 @@ def test_deletes_may_be_staged() -> None:
     rig.close()
 
 
-@pytest.mark.parametrize("table", ["sums", "log"])
+def test_staged_calls_of_one_key_are_applied_in_their_order() -> None:
+    rig = OwnerRig("k BIGINT, a BIGINT, PRIMARY KEY (k)", buckets=3)
+    rig.write(rows(1, 2))
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage([{"k": k, "a": 10} for k in range(8)], task, FIRST)
+    rig.stage([{"k": k, "a": 20} for k in range(4)], task, SECOND)
+    rig.stage([{"k": 0}, {"k": 1}, {"k": 7}], task, FIRST, operation=Operation.DELETE)
+    rig.stage([{"k": 1, "a": 30}, {"k": 2, "a": 30}], task, SECOND)
+    rig.stage([{"k": 2, "a": 40}], task, FIRST)
+
+    rig.owners.commit(owner, 1, {FIRST: 12, SECOND: 6})
+
+    values = {row["k"]: row["a"] for row in rig.rows()}
+    assert values == {1: 30, 2: 40, 3: 20, 4: 10, 5: 10, 6: 10}
+    rig.crash(0, power_loss=True)
+    assert {row["k"]: row["a"] for row in rig.rows()} == values
+    rig.close()
+
+
+@pytest.mark.parametrize("table", ["sums", "log", "rows"])
 @pytest.mark.parametrize("power_loss", [False, True])
 @pytest.mark.parametrize("operation", range(10))
 def test_commit_that_was_cut_short_is_all_or_nothing(table: str, power_loss: bool, operation: int) -> None:
     options = {"merge_engine": "aggregate"} if table == "sums" else {}
-    rig = OwnerRig(SUMS if table == "sums" else "k BIGINT, a BIGINT", buckets=3, **options)
+    columns = {"sums": SUMS, "log": "k BIGINT, a BIGINT", "rows": "k BIGINT, a BIGINT, PRIMARY KEY (k)"}
+    rig = OwnerRig(columns[table], buckets=3, **options)
     owner = rig.acquire("job")
     task = rig.begin(owner, 1)
     rig.stage(rows(*range(10)), task, FIRST)
