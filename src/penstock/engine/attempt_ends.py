@@ -27,7 +27,7 @@ def end_attempt(table: LiveTable, guard: OwnerGuard, token: OwnerToken, attempt:
         FencedError: a newer attempt, or a newer holder, has taken over.
         ConflictError: not as many rows arrived as it says.
     """
-    guard.check_table(token)
+    guard.check_token(token)
     if token.epoch == NO_EPOCH or attempt == NO_ID:
         raise InvalidError("an attempt belongs to an epoch; pass owner.token(epoch) and the attempt's uuid")
     stamp = OwnerStamp(token.number, token.fence, token.epoch, attempt)

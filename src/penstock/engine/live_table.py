@@ -158,6 +158,7 @@ class LiveTable:
 
         def change() -> None:
             for tablet in self.committer.tablets.values():
+                tablet.rule = rule
                 if tablet.schema.schema_id != schema.schema_id and tablet.failure is None:
                     tablet.set_schema(schema, rule)
 

@@ -16,9 +16,10 @@ from urllib.parse import quote
 import numpy as np
 
 from penstock.codec.framed import frame, unframe
-from penstock.errors import CorruptionError
+from penstock.errors import CorruptionError, PermissionDeniedError
 from penstock.model.bucket import BucketId
 from penstock.model.owner_token import NO_EPOCH
+from penstock.model.principal import ANONYMOUS, LOCAL
 
 PREFIX: Final = "owner/"
 NUMBERS: Final = "owner-number/"
@@ -36,7 +37,8 @@ class OwnerRecord:
     for all. `fence` is the newest it was given, `session` the one of its last acquisition. `offsets`
     are those of the last commit or undo; a bucket that is not among them counts from 0. `accepted` are
     the attempts whose staged rows are still to be applied for the committed epoch. `lost`: another
-    owner took its columns; `released`: it gave them back.
+    owner took its columns; `released`: it gave them back. `principal` is whose owner it is; None:
+    nobody was asked who he is when it was acquired.
     """
 
     owner: str
@@ -53,11 +55,23 @@ class OwnerRecord:
     accepted: tuple[bytes, ...] = ()
     lost: bool = False
     released: bool = False
+    principal: str | None = None
     offsets: Mapping[BucketId, int] = field(default_factory=dict, repr=False)
 
     def start(self, bucket: BucketId) -> int:
         """Return the offset from which on changes of a bucket may be uncommitted."""
         return self.offsets.get(bucket, 0)
+
+    def check_principal(self, who: str) -> None:
+        """Refuse whoever it does not belong to; who has the files may do anything with them.
+
+        Raises:
+            PermissionDeniedError: it is somebody else's.
+        """
+        if self.principal not in {None, who} and who != LOCAL:
+            raise PermissionDeniedError(
+                "the owner is somebody else's; choose another id", owner=self.owner, principal=self.principal
+            )
 
     def to_bytes(self) -> bytes:
         """Return the record as it is stored."""
@@ -76,6 +90,7 @@ class OwnerRecord:
             "accepted": [attempt.hex() for attempt in self.accepted],
             "lost": self.lost,
             "released": self.released,
+            "principal": self.principal,
         }
         line = json.dumps(facts, separators=(",", ":")).encode()
         rows = [(bucket.partition_id, bucket.bucket, offset) for bucket, offset in sorted(self.offsets.items())]
@@ -103,6 +118,11 @@ class OwnerRecord:
             )
         except (ValueError, KeyError, TypeError, struct.error) as error:
             raise CorruptionError("owner record does not say what one says", key=name) from error
+
+
+def principal_of_record(who: str) -> str | None:
+    """Return whom an owner belongs to that was acquired by `who`."""
+    return None if who in {LOCAL, ANONYMOUS} else who
 
 
 def record_key(table_id: int, owner: str) -> str:

@@ -20,13 +20,14 @@ from penstock.engine.live_table import LiveTable
 from penstock.engine.metadata import MetadataStore
 from penstock.engine.owner_book import OwnerBook
 from penstock.engine.owner_guard import OwnerGuard
-from penstock.engine.owner_record import OwnerRecord
+from penstock.engine.owner_record import OwnerRecord, principal_of_record
 from penstock.engine.owner_undo import OwnerUndo
 from penstock.engine.settings import Settings
 from penstock.engine.staged_commit import StagedCommit
 from penstock.errors import ConflictError, InvalidError, PenstockError, UnsupportedError
 from penstock.model.owner import AcquireOwner, EpochBegun, EpochStatus, OwnerGrant, OwnerInfo, UndoResult
 from penstock.model.owner_token import OwnerToken
+from penstock.model.principal import current
 from penstock.runtime.clock import Clock
 from penstock.runtime.disk import Disk
 
@@ -58,13 +59,15 @@ class Owners:
         Raises:
             LockedError: another owner holds one of the columns.
             ConflictError: the id belongs to another incarnation.
+            PermissionDeniedError: the id is somebody else's.
             UnsupportedError: the table has no owners.
         """
-        columns = self._check(call)
-        return self._step(lambda: self._acquire(call, columns))
+        columns, who = self._check(call), current()
+        return self._step(lambda: self._acquire(call, columns, who))
 
     def renew(self, token: OwnerToken) -> int:
         """Take a sign of life; return how long the owner lasts from now on."""
+        self.guard.check_token(token)
 
         def step() -> int:
             owner = self._book.by_session(token)
@@ -75,6 +78,7 @@ class Owners:
 
     def release(self, token: OwnerToken) -> None:
         """Undo what is uncommitted and give the columns back; idempotent for the holder."""
+        self.guard.check_token(token)
 
         def step() -> None:
             owner = self._book.by_token(token)
@@ -91,7 +95,9 @@ class Owners:
 
         Raises:
             OwnerNotFoundError: there is no such owner.
+            PermissionDeniedError: it is somebody else's.
         """
+        self._book.get(name).record.check_principal(current())
 
         def step() -> UndoResult:
             owner = self._book.get(name)
@@ -110,6 +116,7 @@ class Owners:
         Raises:
             ConflictError: a later epoch is committed.
         """
+        self.guard.check_token(token)
         if epoch < 0:
             raise InvalidError("an epoch is 0 or more", epoch=epoch)
 
@@ -143,6 +150,7 @@ class Owners:
         Raises:
             ConflictError: the epoch is not open, or something of it is missing.
         """
+        self.guard.check_token(token)
 
         def step() -> None:
             owner = self._book.by_session(token)
@@ -165,6 +173,7 @@ class Owners:
 
     def undo(self, token: OwnerToken) -> UndoResult:
         """Undo everything uncommitted and close the epoch."""
+        self.guard.check_token(token)
 
         def step() -> UndoResult:
             owner = self._book.by_session(token)
@@ -200,10 +209,12 @@ class Owners:
                 except (PenstockError, OSError) as error:
                     _log.error("a committed epoch is not applied yet owner=%s reason=%s", owner.record.owner, error)
 
-    def _acquire(self, call: AcquireOwner, columns: Columns) -> OwnerGrant:
+    def _acquire(self, call: AcquireOwner, columns: Columns, who: str) -> OwnerGrant:
         now_ms = self._clock.monotonic_ms()
         owner = self._book.find(call.owner)
         number = -1 if owner is None else owner.record.number
+        if owner is not None:
+            owner.record.check_principal(who)
         if owner is not None and owner.record.incarnation != call.incarnation:
             raise ConflictError(
                 "the owner id belongs to another incarnation; use another id, or drop_owner this one",
@@ -214,7 +225,7 @@ class Owners:
         others = self._book.holding(columns, besides=number) if self._table.info.options.column_lock_enabled else []
         for other in others:
             if other.holds(now_ms):
-                raise self.guard.locked(other, self.guard.names)
+                raise self.guard.locks.refusal(other)
         for other in others:
             # Leftovers first: nobody may build on what is about to be taken back.
             self._undo.undo(other)
@@ -233,17 +244,18 @@ class Owners:
                     ttl_ms=ttl_ms,
                     holder=call.holder,
                     used_ms=self._clock.wall_ms(),
+                    principal=principal_of_record(who),
                     offsets={bucket: view.visible for bucket, view in self._table.view.items()},
                 )
             )
         else:
-            self._take_over(owner, call, columns, ttl_ms)
+            self._take_over(owner, call, columns, ttl_ms=ttl_ms, who=who)
         record = owner.record
         token = OwnerToken(self._table.info.table_id, record.number, record.owner, record.session, record.fence)
-        names = tuple(self.guard.names(record.columns))
+        names = tuple(self.guard.locks.names(record.columns))
         return OwnerGrant(token.to_bytes(), record.ttl_ms, names, record.committed, record.opened)
 
-    def _take_over(self, owner: LiveOwner, call: AcquireOwner, columns: Columns, ttl_ms: int) -> None:
+    def _take_over(self, owner: LiveOwner, call: AcquireOwner, columns: Columns, *, ttl_ms: int, who: str) -> None:
         record = owner.record
         if columns != record.columns and owner.pending:
             # What it wrote in columns that it no longer holds could not be told from others' later.
@@ -261,6 +273,7 @@ class Owners:
                 holder=call.holder,
                 lost=False,
                 released=False,
+                principal=record.principal or principal_of_record(who),
             ),
         )
         owner.touch(self._clock.monotonic_ms())
@@ -309,7 +322,7 @@ class Owners:
         return OwnerInfo(
             table=self._table.info.path,
             owner=record.owner,
-            columns=tuple(self.guard.names(record.columns)),
+            columns=tuple(self.guard.locks.names(record.columns)),
             fence=record.fence,
             incarnation=record.incarnation,
             committed_epoch=record.committed,

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.engine.attempts import Attempts
+from penstock.engine.column_locks import removes_rows
 from penstock.engine.live_owner import LiveOwner
 from penstock.engine.live_table import LiveTable
 from penstock.engine.owner_book import OwnerBook
@@ -59,7 +60,7 @@ class StagedCommit:
             UnavailableError: the disk refused; nothing was staged.
         """
         token = _token(call)
-        self._guard.check_table(token)
+        self._guard.check_token(token)
         stamp = OwnerStamp(token.number, token.fence, token.epoch, call.attempt)
         queued = self._table.route(call)
         self._check(stamp, queued)
@@ -97,7 +98,10 @@ class StagedCommit:
         """
         files = self._accepted(owner, epoch, attempts)
         # What is decided must be possible: an overflow, say, has to be found out before, not after.
-        return Verified(tuple(dict.fromkeys(file.attempt for file in files)), self._plan(owner, files))
+        groups = self._plan(owner, files)
+        if any(removes_rows(group) for group in groups) and self._guard.settle_removal(owner.record.number):
+            groups = self._plan(owner, files)
+        return Verified(tuple(dict.fromkeys(file.attempt for file in files)), groups)
 
     def roll_forward(self, owner: LiveOwner, verified: Verified | None = None) -> None:
         """Apply what the committed epoch accepted, where it is not applied yet. Committer only.
@@ -133,7 +137,7 @@ class StagedCommit:
 
     def _check(self, stamp: OwnerStamp, queued: QueuedWrite) -> None:
         def step() -> None:
-            self._guard.check_locks(queued, self._guard.check_write(stamp))
+            self._guard.locks.check(queued, self._guard.check_write(stamp))
 
         self._table.committer.run(step)
 

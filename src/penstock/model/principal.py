@@ -13,6 +13,8 @@ from typing import Final
 
 LOCAL: Final = "local"
 """The principal of a call that crossed no edge."""
+ANONYMOUS: Final = "anonymous"
+"""The principal of callers that nobody asked who they are."""
 
 principal: ContextVar[str] = ContextVar("penstock.principal", default=LOCAL)
 

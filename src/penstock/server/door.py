@@ -7,13 +7,23 @@ from typing import Any, Final
 
 from pyarrow import flight
 
-from penstock.errors import PermissionDeniedError
+from penstock.errors import PermissionDeniedError, UnsupportedError
+from penstock.model.principal import ANONYMOUS
 from penstock.server.tokens import Tokens
 from penstock.wire.fault import to_flight
 
 DOOR: Final = "penstock-door"
-ANONYMOUS: Final = "anonymous"
-"""The principal of callers that nobody asked who they are."""
+OFFER: Final = "penstock-offer"
+_OFFERED: Final = (flight.FlightMethod.DO_EXCHANGE, flight.FlightMethod.DO_GET)
+
+
+class Offer(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Turns away methods of Flight that are not offered: Flight's own refusal would carry a traceback."""
+
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[Any]]) -> None:
+        """Refuse all but streams of calls and exports."""
+        if info.method not in _OFFERED:
+            raise to_flight(UnsupportedError("the server answers streams of calls and exports only"))
 
 
 class Visitor(flight.ServerMiddleware):  # type: ignore[misc]

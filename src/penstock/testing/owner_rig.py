@@ -181,6 +181,10 @@ class OwnerRig:
         catalog = Catalog(self.metadata, self.clock)
         self.table.set_info(catalog.add_column(self._table_id, name, pa.int64(), None))
 
+    def set_properties(self, properties: Mapping[str, Any]) -> None:
+        """Change properties of the table."""
+        self.table.set_info(Catalog(self.metadata, self.clock).set_properties(self._table_id, properties))
+
     def pins(self) -> list[str]:
         """Return the names of all pins."""
         return sorted(name for tablet in self.table.committer.tablets.values() for name in tablet.pins.snapshot())

@@ -14,9 +14,11 @@ from penstock.errors import (
     LockedError,
     NotLeaderError,
     OwnerNotFoundError,
+    PermissionDeniedError,
     UnsupportedError,
 )
 from penstock.model.owner import AcquireOwner, EpochStatus
+from penstock.model.principal import ANONYMOUS, acting_as
 from penstock.testing.owner_rig import OwnerRig
 
 DDL = "k BIGINT, a BIGINT, b BIGINT, x BIGINT, PRIMARY KEY (k)"
@@ -432,3 +434,64 @@ def test_bucket_taken_up_again_is_pinned_and_undone(rig: OwnerRig) -> None:
     assert rig.pins() == ["owner-0", "owner-0"]
     rig.owners.undo(owner)
     assert (rig.rows(), rig.pins()) == ([], [])
+
+
+def test_owner_belongs_to_the_principal_that_acquired_it(rig: OwnerRig) -> None:
+    with acting_as("ann"):
+        owner = rig.acquire("job", "a")
+        task = rig.begin(owner, 1)
+        rig.write([{"k": 1, "a": 1}], columns=["a"], owner=task)
+
+    for act in (
+        lambda: rig.acquire("job", "a"),
+        lambda: rig.owners.renew(owner),
+        lambda: rig.owners.release(owner),
+        lambda: rig.owners.begin(owner, 2),
+        lambda: rig.owners.commit(owner, 1, None),
+        lambda: rig.owners.undo(owner),
+        lambda: rig.owners.drop("job", undo=True),
+        lambda: rig.write([{"k": 1, "a": 2}], columns=["a"], owner=task),
+        lambda: rig.stage([row(1, a=2)], task, b"a" * 16),
+        lambda: rig.end(task, b"a" * 16, 0),
+    ):
+        with acting_as("bob"), pytest.raises(PermissionDeniedError, match="principal=ann"):
+            act()
+
+    rig.crash(0, power_loss=False)
+    with acting_as("bob"), pytest.raises(PermissionDeniedError):
+        rig.acquire("job", "a")
+    with acting_as("ann"):
+        rig.owners.commit(owner, 1, None)
+    assert rig.rows() == [row(1, a=1)]
+
+
+def test_columns_of_an_expired_owner_are_free_to_other_principals(rig: OwnerRig) -> None:
+    with acting_as("ann"):
+        rig.write([{"k": 1, "a": 1}], columns=["a"], owner=rig.begin(rig.acquire("job", "a"), 1))
+    rig.clock.advance(1_000)
+
+    with acting_as("bob"):
+        rig.acquire("heir", "a")
+
+    assert rig.rows() == []
+
+
+def test_who_has_the_files_may_do_anything_with_an_owner(rig: OwnerRig) -> None:
+    with acting_as("ann"):
+        rig.acquire("job", "a")
+
+    rig.acquire("job", "a")
+    rig.owners.drop("job", undo=True)
+
+    assert rig.owners.infos() == []
+
+
+def test_owner_of_nobody_in_particular_belongs_to_the_first_who_says_who_he_is(rig: OwnerRig) -> None:
+    with acting_as(ANONYMOUS):
+        rig.acquire("job", "a")
+
+    with acting_as("ann"):
+        rig.acquire("job", "a")
+
+    with acting_as("bob"), pytest.raises(PermissionDeniedError):
+        rig.acquire("job", "a")

@@ -1,0 +1,143 @@
+"""Column locks: which columns a write needs, and who holds them. Committer only, from memory alone.
+
+A delete writes every column, also one that nobody asked for by that name: a row that goes because its
+count is down to zero, or because its last column was cleared. Whether a write does that is known only
+from its plan, so where others hold columns such a write is planned once to find out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.live_owner import Columns, LiveOwner, outside
+from penstock.engine.live_table import LiveTable
+from penstock.engine.owner_book import OwnerBook
+from penstock.engine.write_group import NOBODY, QueuedWrite, WriteGroup
+from penstock.errors import InvalidError, LockedError
+from penstock.model.change import OP, Op
+from penstock.model.facts import NO_ID
+from penstock.model.quantity import format_duration_ms
+from penstock.runtime.clock import Clock
+
+EVERY_COLUMN: Columns = None
+
+
+class ColumnLocks:
+    """The locks of one table's columns."""
+
+    def __init__(self, table: LiveTable, book: OwnerBook, clock: Clock) -> None:
+        self._table = table
+        self._book = book
+        self._clock = clock
+
+    @property
+    def enabled(self) -> bool:
+        """Tell whether owners of this table exclude others from their columns."""
+        return self._table.info.options.column_lock_enabled
+
+    def check(self, write: QueuedWrite, owner: LiveOwner | None) -> None:
+        """Refuse a write of columns that others hold, or that its owner does not.
+
+        Raises:
+            LockedError: another owner holds one.
+            InvalidError: its own owner does not hold one.
+        """
+        if not self.enabled:
+            return
+        columns = _written(write)
+        self._check_others(columns, NOBODY.owner if owner is None else owner.record.number)
+        if owner is not None and not _deletes(write):
+            every = (column.id for column in self._table.info.schema.value_columns)
+            missing = outside(columns, owner.record.columns, every)
+            if missing:
+                raise InvalidError(
+                    "the write names columns that the owner does not hold; acquire them, or pass columns=[...]",
+                    owner=owner.record.owner,
+                    columns=self.names(tuple(missing)),
+                )
+
+    def check_removal(self, besides: int) -> list[LiveOwner]:
+        """Return the expired owners whose uncommitted changes a row that goes may hold; refuse if one is not expired.
+
+        Raises:
+            LockedError: another owner holds a column.
+        """
+        if not self.enabled:
+            return []
+        self._check_others(EVERY_COLUMN, besides)
+        return self._expired(EVERY_COLUMN, besides)
+
+    def leftovers(self, write: QueuedWrite) -> list[LiveOwner]:
+        """Return the expired owners whose uncommitted changes a write would meet."""
+        return self._expired(_written(write), write.stamp.owner) if self.enabled else []
+
+    def may_remove(self, write: QueuedWrite) -> bool:
+        """Tell whether rows may go by a write that is no delete, where that concerns another owner."""
+        if not self.enabled or _deletes(write) or not self._book.holding(EVERY_COLUMN, besides=write.stamp.owner):
+            return False
+        if any(request.clears for request in write.parts.values()):
+            return True
+        counter = self._table.info.options.aggregate_delete_at_zero
+        if counter is None:
+            return False
+        return write.columns is None or self._table.info.schema.column(counter).id in write.columns
+
+    def removes(self, write: QueuedWrite) -> bool:
+        """Tell whether rows would go by a write, if it were made now."""
+        for bucket, request in write.parts.items():
+            tablet = self._table.committer.tablets.get(bucket)
+            if tablet is None:
+                continue
+            if write.writer_id != NO_ID and tablet.state.writers.find(write.writer_id, write.sequence) is not None:
+                continue  # made before: this is its retry
+            keyed = replace(request, keys=tablet.schema.encode_keys(request.rows))
+            if _has_deletes(tablet.planner().plan(keyed).batch):
+                return True
+        return False
+
+    def refusal(self, other: LiveOwner) -> LockedError:
+        """Return the error that names who holds columns."""
+        remaining_ms = max(0, other.expires_ms - self._clock.monotonic_ms())
+        return LockedError(
+            "columns are held by an owner; write other columns, or wait until it lets go",
+            holder=other.record.owner,
+            columns=self.names(other.record.columns),
+            remaining=format_duration_ms(remaining_ms),
+        )
+
+    def names(self, columns: Columns) -> list[str]:
+        """Return the names of columns."""
+        schema = self._table.info.schema
+        return [column.name for column in schema.value_columns if columns is None or column.id in columns]
+
+    def _expired(self, columns: Columns, besides: int) -> list[LiveOwner]:
+        now_ms = self._clock.monotonic_ms()
+        others = self._book.holding(columns, besides=besides)
+        return [other for other in others if other.pending and not other.holds(now_ms)]
+
+    def _check_others(self, columns: Columns, besides: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for other in self._book.holding(columns, besides=besides):
+            if other.holds(now_ms):
+                raise self.refusal(other)
+
+
+def removes_rows(group: WriteGroup) -> bool:
+    """Tell whether rows go by what is planned."""
+    batches = (batch for entries in group.entries.values() for _, batch in entries)
+    return any(batch is not None and _has_deletes(batch) for batch in batches)
+
+
+def _has_deletes(batch: pa.RecordBatch) -> bool:
+    return bool(np.any(batch.column(OP).to_numpy() == Op.DELETE))
+
+
+def _written(write: QueuedWrite) -> Columns:
+    return EVERY_COLUMN if _deletes(write) else write.columns
+
+
+def _deletes(write: QueuedWrite) -> bool:
+    return any(request.deletes is not None for request in write.parts.values())
