@@ -132,7 +132,8 @@ def removes_rows(group: WriteGroup) -> bool:
 
 
 def _has_deletes(batch: pa.RecordBatch) -> bool:
-    return bool(np.any(batch.column(OP).to_numpy() == Op.DELETE))
+    # A log table's rows have no such column: none of them ever goes.
+    return OP in batch.schema.names and bool(np.any(batch.column(OP).to_numpy() == Op.DELETE))
 
 
 def _written(write: QueuedWrite) -> Columns:
