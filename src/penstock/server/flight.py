@@ -18,7 +18,7 @@ from pyarrow import flight
 from penstock.errors import InternalError, InvalidError, OverloadedError, PenstockError
 from penstock.model.calls import Page
 from penstock.runtime.metrics import Metrics
-from penstock.server.door import DOOR, Door, principal_of
+from penstock.server.door import DOOR, OFFER, Door, Offer, principal_of
 from penstock.server.gate import Gate, Stream
 from penstock.server.handler import Handler
 from penstock.server.settings import ServerSettings
@@ -49,7 +49,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._opened = metrics.counter("penstock_streams_opened")
         self._torn = metrics.counter("penstock_streams_torn")
         # Last: calls may come in from here on.
-        super().__init__(location, middleware={} if door is None else {DOOR: door}, **tls)
+        doors = {} if door is None else {DOOR: door}
+        super().__init__(location, middleware={OFFER: Offer(), **doors}, **tls)
 
     def do_exchange(
         self,
