@@ -35,7 +35,6 @@ SITES: list[Site] = [
     "sync_directory in SegmentWriter.create of ActiveSegment.__init__",
     "sync in SegmentWriter.sync of ActiveSegment.sync",
     "sync in SegmentWriter._cut of SegmentWriter.finish",
-    "sync in ActiveSegment.take_back of Tablet._take_back",
     "sync_directory in BucketFiles.sync_names of open_tablet",
     "sync in write_atomically of cut_segment",
     "sync_directory in write_atomically of cut_segment",
@@ -53,7 +52,7 @@ SITES: list[Site] = [
 BEYOND_THE_MODEL: set[Site] = {
     # A batch that was cut off again can only come back if the system wrote it out by itself before the cut. The
     # faulty disk writes nothing by itself, so here the sync of the cut changes nothing; on a real disk it does.
-    "sync in SegmentWriter._cut of SegmentWriter.append",
+    "sync in SegmentWriter._cut of SegmentWriter.append_all",
     "sync in SegmentWriter._cut of SegmentWriter.rollback",
 }
 

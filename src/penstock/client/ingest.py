@@ -81,8 +81,13 @@ def ingest_keys(data: object, schema: Schema) -> pa.RecordBatch:
     return _batch(ArrowSource.of(data, key=key), schema, key)
 
 
-def ingest_changes(data: object, schema: Schema) -> pa.RecordBatch:
-    """Return rows with every column and `_change_type`, last; what else a changelog adds is dropped.
+def ingest_changes(
+    data: object, schema: Schema, columns: Iterable[str] | None = None, *, some_absent: bool = False
+) -> tuple[pa.RecordBatch, tuple[str, ...] | None]:
+    """Return rows with `_change_type`, last, and the names of their columns outside the key; None: all.
+
+    Without `columns` every column is wanted; with `some_absent` those that are there. What else a
+    changelog adds is dropped.
 
     Raises:
         InvalidError: the data is of no kind that is understood, or a change type is unknown.
@@ -91,7 +96,14 @@ def ingest_changes(data: object, schema: Schema) -> pa.RecordBatch:
     source = ArrowSource.of(data, key=schema.primary_key)
     if CHANGE_TYPE.name not in source.names:
         raise _missing(CHANGE_TYPE.name, "; it says +I, -U, +U or -D", source)
-    batch = _batch(source, schema, schema.names, ignored=RESERVED_NAMES, nulls_in_values=True)
+    wanted = set(schema.names)
+    if columns is not None:
+        wanted = check_columns(columns, schema).union(schema.primary_key)
+    elif some_absent:
+        wanted = set(source.names).union(schema.primary_key)
+    names = [name for name in schema.names if name in wanted]
+    hint = "" if columns is not None else "; or pass columns=[...] to apply only some"
+    batch = _batch(source, schema, names, hint=hint, ignored=RESERVED_NAMES, nulls_in_values=True)
     kinds = source.column(CHANGE_TYPE)
     known = pa.array([kind.value for kind in ChangeType])
     unknown = pc.index(pc.is_in(kinds, value_set=known), False).as_py()
@@ -99,7 +111,8 @@ def ingest_changes(data: object, schema: Schema) -> pa.RecordBatch:
         raise InvalidError(
             "no such change type; there are +I, -U, +U, -D and +A", row=unknown, change_type=kinds[unknown].as_py()
         )
-    return batch.append_column(CHANGE_TYPE, kinds)
+    targets = None if len(names) == len(schema.names) else _outside_key(names, schema)
+    return batch.append_column(CHANGE_TYPE, kinds), targets
 
 
 def check_columns(columns: Iterable[str], schema: Schema) -> set[str]:

@@ -12,10 +12,10 @@ import errno
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from itertools import groupby
 from typing import Any, Final, Protocol, TypeVar
 
+from penstock.engine.answer import Answer
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
 from penstock.engine.write_group import QueuedWrite, WriteGroup
@@ -69,7 +69,7 @@ class Committer:
         self._clock = clock
         self._syncs = syncs
         self._tablets: dict[BucketId, Tablet] = {}
-        self._queue: deque[QueuedWrite | tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._queue: deque[QueuedWrite | tuple[Callable[[], Any], Answer[Any]]] = deque()
         self._waiting = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed: PenstockError | None = None
@@ -98,7 +98,7 @@ class Committer:
         """Run a step between two groups of writes and publish what it changed."""
         if self._thread is threading.current_thread():
             return step()
-        future: Future[T] = Future()
+        future: Answer[T] = Answer()
         self._enqueue((step, future))
         return future.result()
 
@@ -152,7 +152,7 @@ class Committer:
         with self.published:
             self.published.notify_all()
 
-    def _enqueue(self, item: QueuedWrite | tuple[Callable[[], Any], Future[Any]]) -> None:
+    def _enqueue(self, item: QueuedWrite | tuple[Callable[[], Any], Answer[Any]]) -> None:
         with self._waiting:
             if self._closed is not None:
                 raise self._closed
@@ -171,7 +171,7 @@ class Committer:
                 self._step(*work)
             del work  # an idle committer must not keep alive what a step held: files wait for their last reader
 
-    def _next(self) -> list[QueuedWrite] | tuple[Callable[[], Any], Future[Any]] | None:
+    def _next(self) -> list[QueuedWrite] | tuple[Callable[[], Any], Answer[Any]] | None:
         with self._waiting:
             while not self._queue:
                 if self._closed is not None or not self._waiting.wait(IDLE_SECONDS):
@@ -200,7 +200,7 @@ class Committer:
             calls, size = calls + 1, size + write.size_bytes
             yield write
 
-    def _step(self, step: Callable[[], Any], future: Future[Any]) -> None:
+    def _step(self, step: Callable[[], Any], future: Answer[Any]) -> None:
         try:
             result = step()
         except BaseException as error:  # noqa: BLE001 - handed to whoever asked for the step

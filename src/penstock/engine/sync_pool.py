@@ -5,14 +5,15 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+
+from penstock.engine.answer import Answer
 
 
 class SyncPool:
     """A few daemon threads that run syncs. Thread-safe."""
 
     def __init__(self, threads: int = 8) -> None:
-        self._queue: queue.SimpleQueue[tuple[Callable[[], None], Future[None]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Callable[[], None], Answer[None]] | None] = queue.SimpleQueue()
         self._threads = threads
         self._started = False
         self._lock = threading.Lock()
@@ -21,7 +22,7 @@ class SyncPool:
         """Run all syncs, return when all are done; the error of each, None where it went well."""
         if len(syncs) > 1:
             self._start()
-        futures: list[Future[None]] = [Future() for _ in syncs]
+        futures: list[Answer[None]] = [Answer() for _ in syncs]
         for sync, future in zip(syncs[1:], futures[1:], strict=True):
             self._queue.put((sync, future))
         if syncs:
@@ -48,7 +49,7 @@ class SyncPool:
             _run(*item)
 
 
-def _run(sync: Callable[[], None], future: Future[None]) -> None:
+def _run(sync: Callable[[], None], future: Answer[None]) -> None:
     try:
         sync()
     except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the sync

@@ -7,12 +7,13 @@ behind. Neighbouring calls of the same shape are planned as one: their rows simp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.engine.answer import Answer
 from penstock.engine.terms import Terms
 from penstock.errors import NotLeaderError
 from penstock.model.bucket import BucketId
@@ -57,7 +58,7 @@ class QueuedWrite:
     writer_id: bytes = NO_ID
     sequence: int = -1
     shape: object | None = None
-    done: Future[Ranges] = field(default_factory=Future)
+    done: Answer[Ranges] = field(default_factory=Answer)
     ranges: Ranges = field(default_factory=dict)
     ignored: int | None = None
     stamp: OwnerStamp = NOBODY
@@ -125,7 +126,8 @@ class WriteGroup:
         planner = self._planners.get(bucket)
         if planner is None:
             planner = self._planners[bucket] = tablet.planner()
-        plan = planner.plan(_of_schema(_joined([call.parts[bucket] for call in fresh]), tablet.schema))
+        request = _joined([call.parts[bucket] for call in fresh])
+        plan = planner.plan(_of_schema(_with_keys(request, tablet.schema), tablet.schema))
         if fresh[0].shape is None:
             fresh[0].ignored = plan.ignored + (fresh[0].ignored or 0)
         return self._entries(tablet, bucket, fresh, plan)
@@ -134,20 +136,23 @@ class WriteGroup:
         """Cut the plan's rows into log batches: one for each writer's call, one for all that have no writer."""
         timestamp_ms = max(self._clock.wall_ms(), tablet.state.timestamp_ms)
         sizes = [len(plan.kept)] if len(calls) == 1 else [call.parts[bucket].rows.num_rows for call in calls]
-        bounds = np.concatenate([[0], np.cumsum(plan.kept)])[np.cumsum([0, *sizes])]
-        for call, start, end in zip(calls, bounds[:-1], bounds[1:], strict=True):
-            call.ranges[bucket] = (plan.base_offset + int(start), plan.base_offset + int(end))
+        bounds = list(accumulate(sizes, initial=0))
+        if plan.batch.num_rows < len(plan.kept):
+            bounds = np.concatenate([[0], np.cumsum(plan.kept)])[bounds].tolist()
+        for call, (start, end) in zip(calls, pairwise(bounds), strict=True):
+            call.ranges[bucket] = (plan.base_offset + start, plan.base_offset + end)
         if not any(call.is_mark for call in calls):
-            calls, bounds = calls[:1], bounds[[0, -1]]
+            calls, bounds = calls[:1], [bounds[0], bounds[-1]]
+        term, whole = self._terms.of(bucket), len(calls) == 1
         entries: list[Entry] = []
-        for call, start, end in zip(calls, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        for call, (start, end) in zip(calls, pairwise(bounds), strict=True):
             if start == end and not call.is_mark:
                 continue
             facts = BatchFacts(
                 base_offset=plan.base_offset + start,
                 rows=end - start,
                 timestamp_ms=timestamp_ms,
-                term=self._terms.of(bucket),
+                term=term,
                 schema_id=tablet.schema.schema_id,
                 kind=BatchKind.EMPTY if start == end and call.kind is BatchKind.DATA else call.kind,
                 writer_id=call.writer_id,
@@ -158,8 +163,16 @@ class WriteGroup:
                 attempt=call.stamp.attempt,
                 columns=call.columns,
             )
-            entries.append((facts, plan.batch.slice(start, end - start) if end > start else None))
+            rows = plan.batch if whole else plan.batch.slice(start, end - start)
+            entries.append((facts, rows if end > start else None))
         return entries
+
+
+def _with_keys(request: Request, schema: TabletSchema) -> Request:
+    """Return the request with its keys; the router leaves those of small ones to be encoded here, together."""
+    if request.keys is not None or not schema.keyed:
+        return request
+    return replace(request, keys=schema.encode_keys(request.rows))
 
 
 def _of_schema(request: Request, schema: TabletSchema) -> Request:
@@ -174,9 +187,8 @@ def _of_schema(request: Request, schema: TabletSchema) -> Request:
 def _joined(requests: Sequence[Request]) -> Request:
     if len(requests) == 1:
         return requests[0]
-    keys = None
-    if requests[0].keys is not None:
-        keys = pa.concat_arrays([request.keys for request in requests])
+    found = [request.keys for request in requests]
+    keys = None if any(key is None for key in found) else pa.concat_arrays(found)
     first = requests[0]
     rows = pa.concat_batches([request.rows for request in requests])
     return Request(rows, keys, first.deletes, first.columns, first.clears)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from penstock.codec.routing import bucket_of
 from penstock.engine.change_types import CHANGE_TYPE, change_types, retractions
 from penstock.engine.write_group import QueuedWrite
 from penstock.errors import DeleteDisabledError, InvalidError, SchemaMismatchError, UnsupportedError
+from penstock.log.tail import bytes_of
 from penstock.model.agg_mode import AggMode
 from penstock.model.bucket import BucketId
 from penstock.model.calls import Operation, WriteCall
@@ -30,6 +32,9 @@ from penstock.model.schema import Schema
 from penstock.model.table import TableInfo
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.tablet_schema import TabletSchema
+
+ROWS_ENCODED_TOGETHER: Final = 64
+"""The keys of so few rows are left to the committer, which encodes those of many calls at once."""
 
 Mask = npt.NDArray[np.bool_]
 PartitionIds = Callable[[Sequence[str]], list[int]]
@@ -57,8 +62,9 @@ class WriteRouter:
         self._partition_ids = partition_ids
         self._turn = itertools.count()
         columns = info.schema.columns
-        self._names, self._types = [column.name for column in columns], [column.type for column in columns]
         self._storage = pa.schema([schema.storage.field(str(column.id)) for column in columns])
+        self._required = [place for place, column in enumerate(columns) if not column.nullable]
+        self._whole = (schema.schema_id, None, tuple(self._storage.names))
 
     def route(self, call: WriteCall, known: Schema) -> QueuedWrite:
         """Return the call as requests per bucket; `known` is the schema that the writing handle knows.
@@ -74,12 +80,17 @@ class WriteRouter:
         return QueuedWrite(
             parts=parts,
             rows=call.batch.num_rows,
-            size_bytes=call.batch.nbytes,
+            size_bytes=bytes_of(call.batch),
             columns=rows.columns,
             writer_id=call.writer_id,
             sequence=call.sequence,
-            shape=(self._schema.schema_id, rows.columns, tuple(rows.batch.schema.names)) if alike else None,
+            shape=self._shape(rows) if alike else None,
         )
+
+    def _shape(self, rows: _Rows) -> object:
+        if rows.columns is None and rows.batch.schema.equals(self._storage):
+            return self._whole
+        return (self._schema.schema_id, rows.columns, tuple(rows.batch.schema.names))
 
     def _turn_of(self, call: WriteCall) -> int:
         """Return whose turn it is among buckets without a key; a retry finds the bucket of the first try (I-6)."""
@@ -117,6 +128,11 @@ class WriteRouter:
             batch = batch.drop_columns([CHANGE_TYPE])
         elif call.operation is Operation.APPLY:
             batch, deletes = self._applied(batch)
+        mode = AggMode.parse(call.agg_mode)
+        if call.columns is None and self._fits(batch):
+            # As nearly every batch comes; what follows costs a small one more than its commit.
+            stored = pa.RecordBatch.from_arrays(batch.columns, schema=self._storage)
+            return _Rows(stored, deletes, mode=mode, retracts=retracts)
         named = self._named(call, batch, known)
         wanted = known.names if named is None else [*self._info.primary_key, *named]
         stored = self._stored(batch, known, wanted)
@@ -127,7 +143,7 @@ class WriteRouter:
         elif len(known.columns) < len(self._info.schema.columns) and self._takes_partial():
             # The handle is older than a column: the column keeps its values.
             columns = tuple(column.id for column in known.value_columns)
-        return _Rows(stored, deletes, columns, mode=AggMode.parse(call.agg_mode), retracts=retracts)
+        return _Rows(stored, deletes, columns, mode=mode, retracts=retracts)
 
     def _named(self, call: WriteCall, batch: pa.RecordBatch, known: Schema) -> list[str] | None:
         """Return the columns outside the key that a call writes; None for all that the handle knows."""
@@ -174,9 +190,6 @@ class WriteRouter:
     def _stored(self, batch: pa.RecordBatch, known: Schema, wanted: Sequence[str]) -> pa.RecordBatch:
         """Return the wanted columns by id, in the table's own types."""
         names = batch.schema.names
-        if names == wanted == self._names and batch.schema.types == self._types and not self._has_null_key(batch):
-            # As nearly every batch comes; what follows costs a small one more than its commit.
-            return pa.RecordBatch.from_arrays(batch.columns, schema=self._storage)
         if len(set(names)) < len(names):
             raise SchemaMismatchError("a column is there twice", columns=names)
         for name in names:
@@ -201,15 +214,19 @@ class WriteRouter:
             fields.append(self._schema.storage.field(str(column.id)))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _has_null_key(self, batch: pa.RecordBatch) -> bool:
-        return any(batch.column(name).null_count for name in self._info.primary_key)
+    def _fits(self, batch: pa.RecordBatch) -> bool:
+        """Tell whether a batch has the columns of the table as it is, and no null where one must not be."""
+        return batch.schema.equals(self._info.schema.arrow_schema) and not any(
+            batch.column(place).null_count for place in self._required
+        )
 
     def _split(self, rows: _Rows, turn: int) -> dict[BucketId, Request]:
         """Tell the rows apart by partition and bucket."""
         batch = rows.batch
         if batch.num_rows == 0:
             return {}
-        keys = self._schema.encode_keys(batch) if self._schema.keyed else None
+        together = batch.num_rows <= ROWS_ENCODED_TOGETHER
+        keys = self._schema.encode_keys(batch) if self._schema.keyed and not together else None
         table_id, buckets = self._info.table_id, self._info.buckets
         whole = Request(batch, keys, rows.deletes, rows.columns, rows.clears, rows.mode, rows.retracts)
         if buckets == 1 and not self._info.partitioned:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from typing import NoReturn
 
 import pyarrow as pa
@@ -19,6 +20,9 @@ from penstock.log.segment_header import SegmentHeader
 from penstock.model.bucket import BucketId
 from penstock.model.facts import BatchFacts
 from penstock.runtime.disk import AppendFile, Disk
+
+Entry = tuple[BatchFacts, pa.RecordBatch | None]
+"""A log batch to append; without rows it has no body."""
 
 
 class SegmentWriter:
@@ -82,30 +86,47 @@ class SegmentWriter:
     def append(self, facts: BatchFacts, batch: pa.RecordBatch | None) -> int:
         """Append a batch, not yet durable; return its bytes in the file.
 
+        Raises:
+            OSError, BucketFailedError: as `append_all` has it.
+        """
+        return self.append_all([(facts, batch)])
+
+    def append_all(self, entries: Iterable[Entry]) -> int:
+        """Append batches, all or none, not yet durable; return their bytes in the file.
+
         A batch without rows is stored without a body; None will do for it.
 
         Raises:
-            OSError: nothing of the batch is in the file.
+            OSError: nothing of them is in the file.
             BucketFailedError: an earlier error left the file in doubt.
         """
         if self._failure is not None:
             self._refuse()
-        assert facts.base_offset == self._end_offset
-        assert facts.rows == (0 if batch is None else batch.num_rows)
-        body = b""
-        if batch is not None and facts.rows:
-            assert batch.schema.equals(self._schema), f"{batch.schema} is not {self._schema}"
-            body = batch.serialize()
-        start = self._file.size
-        header = encode_batch(facts, start, body, synced_end=self._synced_end)
+        start = position = self._file.size
+        end_offset = self._end_offset
+        pieces: list[bytes | memoryview] = []
+        for facts, batch in entries:
+            assert facts.base_offset == end_offset
+            body = self._body(facts, batch)
+            header, padding = encode_batch(facts, position, body, synced_end=self._synced_end), batch_end(len(body))
+            pieces += (header, memoryview(body), padding)
+            position += len(header) + len(body) + len(padding)
+            end_offset = facts.end_offset
         try:
-            end = self._file.append(header, memoryview(body), batch_end(len(body)))
+            self._file.append(*pieces)
         except OSError:
             self._cut(start)
             raise
-        self._end_offset = facts.end_offset
-        self._marks[end] = self._end_offset
-        return end - start
+        self._end_offset = end_offset
+        self._marks[position] = end_offset
+        return position - start
+
+    def _body(self, facts: BatchFacts, batch: pa.RecordBatch | None) -> bytes | pa.Buffer:
+        assert facts.rows == (0 if batch is None else batch.num_rows)
+        if batch is None or not facts.rows:
+            return b""
+        assert batch.schema.equals(self._schema), f"{batch.schema} is not {self._schema}"
+        return batch.serialize()
 
     def rollback(self, size: int) -> None:
         """Take back the batches beyond `size`, an earlier size since the last sync.

@@ -68,7 +68,7 @@ class Tail:
         if batch is None or not facts.rows:
             return
         self._pending.append(batch)
-        self._bytes += _bytes_of(batch)
+        self._bytes += bytes_of(batch)
         self._end = facts.end_offset
         if len(self._pending) >= _PENDING_MAX:
             self._merge()
@@ -94,7 +94,8 @@ class Tail:
         self._pending = []
 
 
-def _bytes_of(batch: pa.RecordBatch) -> int:
+def bytes_of(batch: pa.RecordBatch) -> int:
+    """Return the size of a batch in memory, about."""
     # The exact answer takes longer than appending a row; it is needed only for slices of large batches.
     total = int(batch.get_total_buffer_size())
     return total if total < 1 << 16 else int(batch.nbytes)

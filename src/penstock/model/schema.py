@@ -99,6 +99,11 @@ class Schema:
         return pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in self.columns])
 
     @cached_property
+    def nullable_arrow_schema(self) -> pa.Schema:
+        """Return the columns as batches from elsewhere mostly have them: all nullable."""
+        return pa.schema([pa.field(c.name, c.type) for c in self.columns])
+
+    @cached_property
     def key_columns(self) -> tuple[Column, ...]:
         """Return the key columns, in key order."""
         return tuple(self.column(name) for name in self.primary_key)

@@ -8,18 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from penstock.log.segment import SegmentWriter, cut_segment
+from penstock.log.segment_writer import Entry
 from penstock.log.tail import Tail
-from penstock.model.facts import BatchFacts
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.ends import Ends
 from penstock.tablet.span import Run, Span
 from penstock.tablet.tablet_schema import TabletSchema
-
-Entry = tuple[BatchFacts, pa.RecordBatch | None]
-"""A log batch to append; without rows it has no body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +65,13 @@ class ActiveSegment:
         return self._writer.size
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Append batches, not durable yet; after an error `take_back` what is there of them.
+        """Append batches, all or none, not durable yet.
 
         Raises:
-            OSError: one could not be appended.
+            OSError: they could not be appended.
             BucketFailedError: the file is in doubt after an earlier error.
         """
-        for facts, batch in entries:
-            self._writer.append(facts, batch)
+        self._writer.append_all(entries)
 
     def sync(self) -> None:
         """Make everything appended durable.
@@ -100,25 +94,6 @@ class ActiveSegment:
             BucketFailedError: the file could not be cut; it is in doubt.
         """
         self._writer.rollback(self._published_bytes)
-
-    def take_back(self) -> ClosedTail | None:
-        """Leave nothing of batches of which one could not be appended; return the rows if the segment ends here.
-
-        The writer has cut off the one that failed and has synced the cut, so it does not go back
-        behind those before it. Then the segment is cut where they begin, and takes nothing more.
-
-        Raises:
-            OSError: the file could not be cut; it is in doubt.
-        """
-        if self._writer.size == self._published_bytes:
-            return None
-        self._writer.close()
-        file = self._disk.open_append(self._writer.path, self._published_bytes)
-        try:
-            file.sync()
-        finally:
-            file.close()
-        return self._closed_tail()
 
     def finish(self) -> ClosedTail:
         """Give back unused space, sync, close; return the rows.

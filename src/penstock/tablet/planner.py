@@ -7,7 +7,7 @@ changes of the earlier ones: their index writes lie over the index, their rows o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,29 @@ _NO_OFFSETS = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What has been planned so far: the view with the planned rows, and the index writes, newest first."""
+    """What has been planned so far on top of a view: plans in order, and their index writes, newest first."""
 
     view: TabletView
     index_keys: pa.BinaryArray
     index_offsets: Offsets
     plans: tuple[Plan, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """Return the offset of the next change."""
+        return self.plans[-1].end_offset if self.plans else self.view.visible
+
+    def gather(self, offsets: Offsets, columns: pa.Schema) -> pa.RecordBatch:
+        """Return rows of the view and of the plans, in the order asked."""
+        view, spans = self.view, self.view.spans
+        for plan in self.plans:
+            if plan.batch.num_rows:
+                start, end = plan.base_offset, plan.end_offset
+                rows = TailView(plan.batch.schema, start, end, (plan.batch,), BatchDirectory.empty())
+                spans = (*spans, Span(start, end, (Run(rows, Ends()),)))
+        if spans is not view.spans:
+            view = TabletView.of(view.bucket, view.base, self.end, spans)
+        return view.gather(offsets, columns)
 
 
 class Planner:
@@ -61,7 +78,7 @@ class Planner:
         To take it back, restore `planned` as it was.
         """
         schema = self._schema
-        base_offset = self.planned.view.visible
+        base_offset = self.planned.end
         if not schema.keyed:
             kept = np.ones(request.rows.num_rows, np.bool_)
             plan = Plan(base_offset, request.rows, _NO_OFFSETS, _NO_OFFSETS, _NO_KEYS, _NO_OFFSETS, kept)
@@ -93,20 +110,13 @@ class Planner:
         return live
 
     def _fetch(self, offsets: Offsets, columns: pa.Schema) -> pa.RecordBatch:
-        return self.planned.view.gather(offsets, columns)
+        return self.planned.gather(offsets, columns)
 
     def _after(self, plan: Plan) -> Planned:
         before = self.planned
-        if plan.batch.num_rows == 0:
-            return replace(before, plans=(*before.plans, plan))
-        rows = TailView(plan.batch.schema, plan.base_offset, plan.end_offset, (plan.batch,), BatchDirectory.empty())
-        view = before.view
-        spans = (*view.spans, Span(plan.base_offset, plan.end_offset, (Run(rows, Ends()),)))
         keys, offsets = plan.index_keys, plan.index_offsets
         if len(before.index_keys):
             older = ~pc.is_in(before.index_keys, value_set=keys).to_numpy(zero_copy_only=False)
             keys = pa.concat_arrays([keys, before.index_keys.filter(pa.array(older))])
             offsets = np.concatenate([offsets, before.index_offsets[older]])
-        return Planned(
-            TabletView.of(view.bucket, view.base, plan.end_offset, spans), keys, offsets, (*before.plans, plan)
-        )
+        return Planned(before.view, keys, offsets, (*before.plans, plan))

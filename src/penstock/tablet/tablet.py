@@ -19,9 +19,10 @@ from penstock.codec.manifest import FileEntry, Manifest, SpanEntry
 from penstock.errors import BucketFailedError, CorruptionError
 from penstock.index.key_index import KeyIndex
 from penstock.log.data_file import DataFile
+from penstock.log.segment_writer import Entry
 from penstock.model.bucket import BucketId
 from penstock.model.facts import NO_ID
-from penstock.tablet.active_segment import ActiveSegment, ClosedTail, Entry
+from penstock.tablet.active_segment import ActiveSegment, ClosedTail
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.merge_rule import MergeRule
 from penstock.tablet.pins import Pins
@@ -146,9 +147,6 @@ class Tablet:
         active = self._open_segment()
         try:
             active.append(entries)
-        except OSError:
-            self._take_back(active)
-            raise
         except BucketFailedError as error:
             self.failure = error
             raise
@@ -327,15 +325,6 @@ class Tablet:
         )
         self._next_segment = None
         return self._active
-
-    def _take_back(self, active: ActiveSegment) -> None:
-        try:
-            closed = active.take_back()
-        except OSError as error:
-            self.failure = error
-            return
-        if closed is not None:
-            self._end_segment(closed)
 
     def _end_segment(self, closed: ClosedTail) -> None:
         self.state.closed = (*self.state.closed, closed)
