@@ -47,9 +47,19 @@ class RemoteOwners(ABC):
         """Open an epoch; everything uncommitted is undone first."""
         return self._ask(calls.BEGIN_EPOCH, owner=owner, epoch=epoch)
 
-    def commit_epoch(self, owner: bytes, epoch: int, attempts: Mapping[bytes, int | None] | None = None) -> None:
-        """Commit an epoch with the attempts accepted and the rows of each, where known; idempotent."""
-        self._ask(calls.COMMIT_EPOCH, owner=owner, epoch=epoch, attempts=attempts)
+    def commit_epoch(
+        self,
+        owner: bytes,
+        epoch: int,
+        attempts: Mapping[bytes, int | None] | None = None,
+        *,
+        replaces: bool = False,
+    ) -> None:
+        """Commit an epoch with the attempts accepted and the rows of each, where known; idempotent.
+
+        With `replaces` its staged rows take the place of all that the table has at that moment.
+        """
+        self._ask(calls.COMMIT_EPOCH, owner=owner, epoch=epoch, attempts=attempts, replaces=replaces)
 
     def undo_owner(self, owner: bytes) -> UndoResult:
         """Undo everything uncommitted and close the epoch."""

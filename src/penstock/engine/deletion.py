@@ -34,12 +34,7 @@ def delete_matching(
     ignored = filter is not None and behavior is DeleteBehavior.IGNORE
 
     def find() -> QueuedWrite:
-        parts: dict[BucketId, Request] = {}
-        for bucket, view in table.view.items():
-            keys = _matching_keys(table, view, filter)
-            if keys.num_rows:
-                deletes = np.ones(keys.num_rows, np.bool_)
-                parts[bucket] = Request(keys, table.schema.encode_keys(keys), deletes)
+        parts = deletes_of(table, filter)
         rows = sum(request.rows.num_rows for request in parts.values())
         return QueuedWrite({} if ignored else parts, rows, 0, writer_id=writer_id, sequence=sequence)
 
@@ -47,6 +42,17 @@ def delete_matching(
     changes = sum(end - start for start, end in queued.ranges.values())
     offsets = {table.name(bucket): span for bucket, span in sorted(queued.ranges.items())}
     return WriteResult(queued.rows, changes, queued.rows - changes, offsets)
+
+
+def deletes_of(table: LiveTable, filter: Filter | None) -> dict[BucketId, Request]:
+    """Return what deletes the rows that a filter keeps, or all rows, of every bucket that has some. Committer only."""
+    parts: dict[BucketId, Request] = {}
+    for bucket, view in table.view.items():
+        keys = _matching_keys(table, view, filter)
+        if keys.num_rows:
+            deletes = np.ones(keys.num_rows, np.bool_)
+            parts[bucket] = Request(keys, table.schema.encode_keys(keys), deletes)
+    return parts
 
 
 def _matching_keys(table: LiveTable, view: TabletView, filter: Filter | None) -> pa.RecordBatch:

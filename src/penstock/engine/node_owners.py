@@ -110,10 +110,12 @@ class NodeOwners:
         token = OwnerToken.from_bytes(owner)
         return self._of(token.table_id).begin(token, epoch)
 
-    def commit(self, owner: bytes, epoch: int, attempts: Mapping[bytes, int | None] | None) -> None:
+    def commit(
+        self, owner: bytes, epoch: int, attempts: Mapping[bytes, int | None] | None, *, replaces: bool = False
+    ) -> None:
         """Commit an epoch."""
         token = OwnerToken.from_bytes(owner)
-        self._of(token.table_id).commit(token, epoch, attempts)
+        self._of(token.table_id).commit(token, epoch, attempts, replaces=replaces)
 
     def undo(self, owner: bytes) -> UndoResult:
         """Undo everything uncommitted."""

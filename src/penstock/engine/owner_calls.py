@@ -38,9 +38,19 @@ class OwnerCalls:
         """Open an epoch; everything uncommitted is undone first."""
         return self.owners.begin(owner, epoch)
 
-    def commit_epoch(self, owner: bytes, epoch: int, attempts: Mapping[bytes, int | None] | None = None) -> None:
-        """Commit an epoch with the attempts accepted and the rows of each, where known; idempotent."""
-        self.owners.commit(owner, epoch, attempts)
+    def commit_epoch(
+        self,
+        owner: bytes,
+        epoch: int,
+        attempts: Mapping[bytes, int | None] | None = None,
+        *,
+        replaces: bool = False,
+    ) -> None:
+        """Commit an epoch with the attempts accepted and the rows of each, where known; idempotent.
+
+        With `replaces` its staged rows take the place of all that the table has at that moment.
+        """
+        self.owners.commit(owner, epoch, attempts, replaces=replaces)
 
     def undo_owner(self, owner: bytes) -> UndoResult:
         """Undo everything uncommitted and close the epoch."""

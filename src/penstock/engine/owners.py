@@ -144,8 +144,10 @@ class Owners:
 
         return self._step(step)
 
-    def commit(self, token: OwnerToken, epoch: int, attempts: Attempts | None) -> None:
+    def commit(self, token: OwnerToken, epoch: int, attempts: Attempts | None, *, replaces: bool = False) -> None:
         """Commit an epoch: from here on nothing of it is undone. Idempotent.
+
+        With `replaces` every row that the table has at that moment goes, and what the epoch staged takes its place.
 
         Raises:
             ConflictError: the epoch is not open, or something of it is missing.
@@ -167,7 +169,7 @@ class Owners:
                     open=record.opened,
                     committed=record.committed,
                 )
-            self._commit(owner, epoch, attempts)
+            self._commit(owner, epoch, attempts, replaces=replaces)
 
         self._step(step)
 
@@ -278,8 +280,10 @@ class Owners:
         )
         owner.touch(self._clock.monotonic_ms())
 
-    def _commit(self, owner: LiveOwner, epoch: int, attempts: Attempts | None) -> None:
+    def _commit(self, owner: LiveOwner, epoch: int, attempts: Attempts | None, *, replaces: bool) -> None:
         record = owner.record
+        if replaces:
+            attempts = {**(attempts or {}), **self.staged.clear(owner, epoch)}
         tablets = self._table.committer.tablets
         runs = [
             (self._table.name(bucket), tablet.state.owners.run(record.number, record.fence))

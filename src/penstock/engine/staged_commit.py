@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from penstock.engine.attempts import Attempts
 from penstock.engine.column_locks import removes_rows
+from penstock.engine.deletion import deletes_of
 from penstock.engine.live_owner import LiveOwner
 from penstock.engine.live_table import LiveTable
 from penstock.engine.owner_book import OwnerBook
@@ -20,18 +21,23 @@ from penstock.engine.owner_guard import OwnerGuard
 from penstock.engine.owner_undo import OwnerUndo
 from penstock.engine.staging import StagedFile, StagedRows
 from penstock.engine.write_group import OwnerStamp, QueuedWrite, WriteGroup
-from penstock.errors import ConflictError, InvalidError, UnavailableError
+from penstock.errors import ConflictError, InvalidError, UnavailableError, UnsupportedError
 from penstock.model.bucket import BucketId
 from penstock.model.calls import WriteCall, WriteResult
 from penstock.model.change import BatchKind
 from penstock.model.facts import NO_ID
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.merge_engine import DeleteBehavior, MergeEngine
 from penstock.model.owner_token import NO_EPOCH, OwnerToken
 from penstock.runtime.disk import Disk
 from penstock.tablet.merge_rule import Request
 
 TOGETHER_BYTES_MAX = 64 << 20
 """Up to here the rows of all buckets become visible at once; beyond, bucket by bucket."""
+
+CLEARING = b"\xff" * 16
+"""The attempt under which a commit that replaces a table stages its deletes; no uuid is all ones."""
+CLEARING_TURN = 0
+"""Before the turn of any call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +81,7 @@ class StagedCommit:
                 call.sequence,
                 call.batch.num_rows,
             )
-            try:
-                self._rows.write(file, queued.parts)
-            except OSError as error:
-                raise UnavailableError("the disk refused staged rows; stage them again", error=str(error)) from error
+            self._store(file, queued.parts)
             self._table.committer.run(lambda: self._keep(stamp, file))
         return WriteResult(call.batch.num_rows, 0, 0)
 
@@ -89,6 +92,31 @@ class StagedCommit:
             if file.epoch == epoch:
                 counts[file.attempt] += file.rows
         return counts
+
+    def clear(self, owner: LiveOwner, epoch: int) -> dict[bytes, int]:
+        """Stage deletes of all rows there are, ahead of the epoch's own; return the attempt. Committer only.
+
+        Raises:
+            LockedError: another owner holds columns of the rows.
+            UnavailableError: the disk refused; nothing was staged.
+            UnsupportedError: the table does not allow deletes.
+        """
+        info = self._table.info
+        if not info.keyed or info.options.delete_behavior is not DeleteBehavior.ALLOW:
+            raise UnsupportedError("the table's rows cannot be replaced: it allows no deletes", table=info.path)
+        number = owner.record.number
+        # A commit that was refused has left its own.
+        self._rows.remove(file for file in self._rows.of(number) if file.attempt == CLEARING)
+        # Before the rows are looked at: to undo what an expired owner left may bring some back.
+        self._guard.settle_removal(number)
+        parts = deletes_of(self._table, None)
+        if not parts:
+            return {}
+        rows = sum(request.rows.num_rows for request in parts.values())
+        file = StagedFile(number, epoch, CLEARING_TURN, CLEARING, NO_ID, 0, rows)
+        self._store(file, parts)
+        self._rows.keep(file)
+        return {CLEARING: rows}
 
     def verify(self, owner: LiveOwner, epoch: int, attempts: Attempts) -> Verified:
         """Return the attempts that have staged rows, and the plan of all of them. Committer only.
@@ -134,6 +162,12 @@ class StagedCommit:
             return [committer.plan_now(writes)]
         buckets = sorted({bucket for write in writes for bucket in write.parts})
         return [committer.plan_now([_only(w, bucket) for w in writes if bucket in w.parts]) for bucket in buckets]
+
+    def _store(self, file: StagedFile, parts: Mapping[BucketId, Request]) -> None:
+        try:
+            self._rows.write(file, parts)
+        except OSError as error:
+            raise UnavailableError("the disk refused staged rows; stage them again", error=str(error)) from error
 
     def _check(self, stamp: OwnerStamp, queued: QueuedWrite) -> None:
         def step() -> None:

@@ -34,8 +34,18 @@ class OwnerNode(Protocol):
     def begin_epoch(self, owner: bytes, epoch: int) -> EpochBegun:
         """Open an epoch; everything uncommitted is undone first."""
 
-    def commit_epoch(self, owner: bytes, epoch: int, attempts: Mapping[bytes, int | None] | None = None) -> None:
-        """Commit an epoch with the attempts accepted and the rows of each, where known; idempotent."""
+    def commit_epoch(
+        self,
+        owner: bytes,
+        epoch: int,
+        attempts: Mapping[bytes, int | None] | None = None,
+        *,
+        replaces: bool = False,
+    ) -> None:
+        """Commit an epoch with the attempts accepted and the rows of each, where known; idempotent.
+
+        With `replaces` its staged rows take the place of all that the table has at that moment.
+        """
 
     def undo_owner(self, owner: bytes) -> UndoResult:
         """Undo everything uncommitted and close the epoch."""

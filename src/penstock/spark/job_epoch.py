@@ -112,8 +112,8 @@ def begin(link: Link, grant: OwnerGrant, epoch: int) -> JobEpoch:
     return JobEpoch(grant.token, token, epoch, grant.ttl_ms, committed=begun.status is EpochStatus.COMMITTED)
 
 
-def commit(link: Link, plan: WritePlan, epoch: JobEpoch, written: Iterable[Written]) -> None:
-    """Commit what the tasks wrote, naming each attempt that counts and its rows.
+def commit(link: Link, plan: WritePlan, epoch: JobEpoch, written: Iterable[Written], *, replaces: bool = False) -> None:
+    """Commit what the tasks wrote, naming each attempt that counts and its rows; instead of all there is, or besides.
 
     Raises:
         ConflictError: something of it is missing.
@@ -128,7 +128,7 @@ def commit(link: Link, plan: WritePlan, epoch: JobEpoch, written: Iterable[Writt
             updates=after,
         )
     attempts = {task.attempt: task.rows for task in tasks if task.rows}
-    link.retry.run(lambda: link.node.commit_epoch(epoch.session, epoch.epoch, attempts))
+    link.retry.run(lambda: link.node.commit_epoch(epoch.session, epoch.epoch, attempts, replaces=replaces))
 
 
 def undo(link: Link, session: bytes) -> int:

@@ -93,7 +93,9 @@ RELEASE_OWNER: Final = Call("release_owner", NOTHING, {"owner": BYTES})
 DROP_OWNER: Final = Call("drop_owner", UNDO_RESULT, {"table_id": INT, "owner": TEXT, "undo": BOOL})
 LIST_OWNERS: Final = Call("list_owners", listed(OWNER_INFO))
 BEGIN_EPOCH: Final = Call("begin_epoch", EPOCH_BEGUN, {"owner": BYTES, "epoch": INT})
-COMMIT_EPOCH: Final = Call("commit_epoch", NOTHING, {"owner": BYTES, "epoch": INT, "attempts": maybe(ATTEMPTS)})
+COMMIT_EPOCH: Final = Call(
+    "commit_epoch", NOTHING, {"owner": BYTES, "epoch": INT, "attempts": maybe(ATTEMPTS), "replaces": BOOL}
+)
 UNDO_OWNER: Final = Call("undo_owner", UNDO_RESULT, {"owner": BYTES})
 STAGE: Final = Call("stage", WRITE_RESULT, {"call": WRITE_CALL})
 END_ATTEMPT: Final = Call("end_attempt", ATTEMPT_END, {"owner": BYTES, "attempt": BYTES, "written": INT})

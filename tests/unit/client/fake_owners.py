@@ -44,7 +44,14 @@ class FakeOwners:
         self._note("begin", epoch)
         return EpochBegun(EpochStatus.NEW if epoch else EpochStatus.COMMITTED, 2)
 
-    def commit_epoch(self, owner: bytes, epoch: int, attempts: Mapping[bytes, int | None] | None = None) -> None:
+    def commit_epoch(
+        self,
+        owner: bytes,
+        epoch: int,
+        attempts: Mapping[bytes, int | None] | None = None,
+        *,
+        replaces: bool = False,
+    ) -> None:
         self._note("commit", attempts)
 
     def undo_owner(self, owner: bytes) -> UndoResult:

@@ -235,6 +235,74 @@ def test_staged_calls_of_one_key_are_applied_in_their_order() -> None:
     rig.close()
 
 
+def test_commit_that_replaces_takes_all_rows_away_that_are_there_at_that_moment() -> None:
+    rig = OwnerRig("k BIGINT, a BIGINT, PRIMARY KEY (k)", buckets=3)
+    rig.write(rows(1, 2, 3))
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage([{"k": 3, "a": 7}, {"k": 9, "a": 7}], task, FIRST)
+    rig.write(rows(3, 4, 5))
+
+    with pytest.raises(ConflictError, match="rows=2 named=3"):
+        rig.owners.commit(owner, 1, {FIRST: 3}, replaces=True)
+    rig.write(rows(6))
+    rig.owners.commit(owner, 1, {FIRST: 2}, replaces=True)
+    rig.owners.commit(owner, 1, {FIRST: 2}, replaces=True)
+
+    assert rig.rows() == [{"k": 3, "a": 7}, {"k": 9, "a": 7}]
+    assert staged_files(rig) == []
+    rig.write(rows(1))
+    rig.begin(owner, 2)
+    rig.owners.commit(owner, 2, None, replaces=True)
+    assert rig.rows() == []
+    rig.close()
+
+
+def test_rows_that_others_hold_or_that_may_not_be_deleted_are_not_replaced(log_rig: OwnerRig) -> None:
+    log_owner = log_rig.acquire("job")
+    log_rig.begin(log_owner, 1)
+    rig = OwnerRig(
+        "k BIGINT, a BIGINT SUM, b BIGINT SUM, PRIMARY KEY (k)",
+        merge_engine="aggregate",
+        properties={"delete.behavior": "allow"},
+    )
+    rig.write([{"k": 1, "a": 1, "b": 1}])
+    owner = rig.acquire("job", "a")
+    rig.begin(owner, 1)
+    rig.acquire("other", "b")
+
+    with pytest.raises(UnsupportedError, match="allows no deletes"):
+        log_rig.owners.commit(log_owner, 1, None, replaces=True)
+    with pytest.raises(LockedError):
+        rig.owners.commit(owner, 1, None, replaces=True)
+
+    assert rig.rows() == [{"k": 1, "a": 1, "b": 1}]
+    rig.close()
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+@pytest.mark.parametrize("operation", range(14))
+def test_replacement_that_was_cut_short_is_all_or_nothing(power_loss: bool, operation: int) -> None:
+    rig = OwnerRig("k BIGINT, a BIGINT, PRIMARY KEY (k)", buckets=3)
+    rig.write(rows(*range(10)))
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage(rows(*range(5, 20)), task, FIRST)
+    rig.disk.crash_at(rig.disk.operations + operation, done=0.5)
+
+    try:
+        rig.owners.commit(owner, 1, {FIRST: 15}, replaces=True)
+    except (SimulatedCrash, OSError, PenstockError) as error:
+        print(f"cut short by {error!r}")
+    rig.crash(operation, power_loss=power_loss)
+
+    committed = rig.owners.infos()[0].committed_epoch == 1
+    assert rig.rows() == (rows(*range(5, 20)) if committed else rows(*range(10)))
+    rig.owners.commit(owner, 1, {FIRST: 15}, replaces=True)
+    assert rig.rows() == rows(*range(5, 20))
+    rig.close()
+
+
 @pytest.mark.parametrize("table", ["sums", "log", "rows"])
 @pytest.mark.parametrize("power_loss", [False, True])
 @pytest.mark.parametrize("operation", range(10))

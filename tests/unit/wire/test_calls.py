@@ -113,7 +113,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "release_owner": {"owner": b"token"},
     "drop_owner": {"table_id": 7, "owner": "job", "undo": False},
     "begin_epoch": {"owner": b"token", "epoch": 5},
-    "commit_epoch": {"owner": b"token", "epoch": 5, "attempts": {b"a" * 16: 3, b"b" * 16: None}},
+    "commit_epoch": {"owner": b"token", "epoch": 5, "attempts": {b"a" * 16: 3, b"b" * 16: None}, "replaces": True},
     "undo_owner": {"owner": b"token"},
     "stage": {"call": WriteCall(7, 1, Operation.UPSERT, BATCH, owner=b"token", attempt=b"a" * 16)},
     "end_attempt": {"owner": b"token", "attempt": b"a" * 16, "written": 9},
