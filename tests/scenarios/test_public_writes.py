@@ -336,3 +336,20 @@ def test_a_call_over_many_buckets_is_never_seen_in_part(connection: penstock.Con
     finally:
         stop.set()
         thread.join(60)
+
+
+def test_changes_of_some_columns_are_applied_beside_the_others(connection: penstock.Connection) -> None:
+    ddl = "id BIGINT, total BIGINT SUM, n BIGINT COUNT, top BIGINT MAX, PRIMARY KEY (id)"
+    sums = connection.create_table("sums", ddl, merge_engine="aggregate")
+    rows = connection.create_table("rows", "id BIGINT, a BIGINT, b BIGINT, PRIMARY KEY (id)")
+    sums.upsert([{"id": 1, "total": 5, "n": 1, "top": 9}])
+    rows.upsert([{"id": 1, "a": 1, "b": 1}, {"id": 2, "a": 2, "b": 2}])
+
+    sums.apply_changes([{"id": 1, "total": 5, "_change_type": "-U"}, {"id": 1, "total": 7, "_change_type": "+U"}])
+    changes = [{"id": 1, "a": 5, "_change_type": "+U"}, {"id": 2, "a": 2, "_change_type": "-D"}]
+    rows.apply_changes(changes, columns=["a"])
+
+    assert sums.scan().to_arrow().to_pylist() == [{"id": 1, "total": 7, "n": 1, "top": 9}]
+    assert rows.scan().to_arrow().to_pylist() == [{"id": 1, "a": 5, "b": 1}]
+    with pytest.raises(SchemaMismatchError, match="column=b"):
+        rows.apply_changes(changes)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
 
 from penstock.client.link import Link
+from penstock.client.renewal import Renewal
 from penstock.errors import InvalidError, PenstockError
 from penstock.model.bucket import TableBucket
 from penstock.model.lease import AcquireLease, CutOffsets, LeaseInfo, Snapshot, check_lease_id
 from penstock.model.quantity import parse_duration_ms
 
 _log = logging.getLogger("penstock")
-RENEWALS_PER_DURATION = 3
 
 
 class TableCut(dict[TableBucket, int]):
@@ -50,11 +48,13 @@ class Lease:
     def __init__(self, link: Link, info: LeaseInfo, *, auto_renew: bool = False) -> None:
         self._link = link
         self._info = info
-        self._ended = threading.Event()
-        self._failure: list[PenstockError] = []
+        self._renewal: Renewal | None = None
         if auto_renew:
-            _start_renewal(link, info, self._ended, self._failure)
-            weakref.finalize(self, self._ended.set).atexit = False
+
+            def renew() -> None:
+                link.retry.run(lambda: link.node.renew_lease(info.lease_id, info.duration_ms))
+
+            self._renewal = Renewal("lease", info.lease_id, renew, life_ms=info.duration_ms, lost="what it held may go")
 
     @property
     def id(self) -> str:
@@ -99,7 +99,7 @@ class Lease:
     @property
     def failure(self) -> PenstockError | None:
         """Return why the background renewal ended, None while it does not."""
-        return self._failure[0] if self._failure else None
+        return None if self._renewal is None else self._renewal.failure
 
     def renew(self, duration: str | timedelta | None = None) -> None:
         """Have it last that long from now on; None: as long as before.
@@ -129,7 +129,7 @@ class Lease:
             LeaseNotFoundError: it has expired, or is unknown.
             PermissionDeniedError: it is somebody else's.
         """
-        self._ended.set()
+        self._end_renewal()
         self._link.node.drop_lease(self.id)
 
     def __enter__(self) -> Lease:
@@ -138,7 +138,7 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
+        self._end_renewal()
         lost = self.failure
         if lost is not None and error is None:
             raise lost
@@ -148,6 +148,10 @@ class Lease:
             except PenstockError as refused:
                 # The reader has what he wanted; what cannot be given back now expires by itself.
                 _log.warning("lease was not given back and will expire lease_id=%s reason=%s", self.id, refused)
+
+    def _end_renewal(self) -> None:
+        if self._renewal is not None:
+            self._renewal.end()
 
     def __repr__(self) -> str:
         return f"<Lease {self.id} of {self.owner}, {len(self._info.leased)} buckets, until {self.expires_at:%F %T} UTC>"
@@ -185,7 +189,7 @@ def acquire(
 
 
 def _flat(what: Leasable | Sequence[Leasable]) -> Iterator[Leasable]:
-    for wanted in [what] if isinstance(what, LatestSnapshots | Mapping) else what:
+    for wanted in what if isinstance(what, list | tuple) else [what]:
         if not isinstance(wanted, LatestSnapshots | Mapping):
             raise InvalidError(
                 "a lease takes t.latest_snapshots, t.cut(), {TableBucket: snapshot id}, or a list of these",
@@ -202,24 +206,3 @@ def _numbered(wanted: Mapping[TableBucket, int] | Mapping[TableBucket, Snapshot]
             raise InvalidError("a snapshot is named by its TableBucket and number", bucket=bucket, snapshot=chosen)
         found[bucket] = snapshot_id
     return found
-
-
-def _start_renewal(link: Link, info: LeaseInfo, ended: threading.Event, failure: list[PenstockError]) -> None:
-    """Renew a lease in a thread that holds neither the lease nor the process."""
-    pause = info.duration_ms / RENEWALS_PER_DURATION / 1000
-
-    def renew() -> None:
-        while not ended.wait(pause):
-            try:
-                link.retry.run(lambda: link.node.renew_lease(info.lease_id, info.duration_ms))
-            except PenstockError as error:
-                if ended.is_set():
-                    return
-                if error.retriable:
-                    _log.error("lease was not renewed, trying again lease_id=%s reason=%s", info.lease_id, error)
-                    continue
-                failure.append(error)
-                _log.error("lease is lost: what it held may go lease_id=%s reason=%s", info.lease_id, error)
-                return
-
-    threading.Thread(target=renew, name=f"penstock-lease-{info.lease_id}", daemon=True).start()

@@ -7,14 +7,13 @@ import os
 import socket
 import threading
 import uuid
-import weakref
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import Final
 
 from penstock.client.link import Link
-from penstock.errors import ClosedError, InvalidError, PenstockError
+from penstock.client.renewal import Renewal
+from penstock.errors import InvalidError, PenstockError
 from penstock.model.facts import NO_ID
 from penstock.model.owner import AcquireOwner, EpochStatus, OwnerGrant, UndoResult
 from penstock.model.owner_token import NO_EPOCH, OwnerToken
@@ -22,7 +21,6 @@ from penstock.model.quantity import parse_duration_ms
 from penstock.model.table import TableInfo
 
 _log = logging.getLogger("penstock")
-RENEWALS_PER_TTL: Final = 3
 
 AttemptId = uuid.UUID | bytes | str
 """An attempt's uuid, as such, as its 16 bytes, or in words."""
@@ -45,10 +43,13 @@ class Owner:
         self._session = grant.token
         self._committed = grant.committed_epoch
         self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._failure: list[PenstockError] = []
-        _start_renewal(link, self._session, grant.ttl_ms, self._ended, self._failure)
-        weakref.finalize(self, self._ended.set).atexit = False
+        session = self._session
+
+        def renew() -> None:
+            link.retry.run(lambda: link.node.renew_owner(session))
+
+        name, life_ms = self._token.owner, grant.ttl_ms
+        self._renewal = Renewal("owner", name, renew, life_ms=life_ms, lost="it may write nothing more")
 
     @property
     def id(self) -> str:
@@ -78,7 +79,7 @@ class Owner:
     @property
     def failure(self) -> PenstockError | None:
         """Return why the background renewal ended, None while it does not."""
-        return self._failure[0] if self._failure else None
+        return self._renewal.failure
 
     def begin(self, epoch: int) -> EpochStatus:
         """Open an epoch: "new", and everything uncommitted is undone first; or "committed": skip it.
@@ -144,7 +145,7 @@ class Owner:
         Raises:
             UnavailableError: not now; it ends by itself when its time is up.
         """
-        self._ended.set()
+        self._renewal.end()
         self._link.retry.run(lambda: self._link.node.release_owner(self._session))
 
     def __enter__(self) -> Owner:
@@ -153,7 +154,7 @@ class Owner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
+        self._renewal.end()
         lost = self.failure
         if lost is not None and error is None:
             raise lost
@@ -238,29 +239,3 @@ def _named(attempts: AttemptsLike) -> dict[bytes, int | None]:
         attempt, rows = item if isinstance(item, tuple) else (item, None)
         named[attempt_bytes(attempt)] = rows
     return named
-
-
-def _start_renewal(
-    link: Link, session: bytes, ttl_ms: int, ended: threading.Event, failure: list[PenstockError]
-) -> None:
-    """Renew an owner in a thread that holds neither the owner nor the process."""
-    name = OwnerToken.from_bytes(session).owner
-    pause = ttl_ms / RENEWALS_PER_TTL / 1000
-
-    def renew() -> None:
-        while not ended.wait(pause):
-            try:
-                link.retry.run(lambda: link.node.renew_owner(session))
-            except ClosedError:
-                return
-            except PenstockError as error:
-                if ended.is_set():
-                    return
-                if error.retriable:
-                    _log.error("owner was not renewed, trying again owner=%s reason=%s", name, error)
-                    continue
-                failure.append(error)
-                _log.error("owner is lost: it may write nothing more owner=%s reason=%s", name, error)
-                return
-
-    threading.Thread(target=renew, name=f"penstock-owner-{name}", daemon=True).start()

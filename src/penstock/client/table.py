@@ -107,9 +107,16 @@ class Table(TableOwners):
         return self._write(self._requests.append(data, owner_token(owner), attempt_bytes(attempt)))
 
     def apply_changes(
-        self, changes: object, owner: OwnerLike | None = None, attempt: AttemptId | None = None
+        self,
+        changes: object,
+        owner: OwnerLike | None = None,
+        attempt: AttemptId | None = None,
+        columns: Iterable[str] | None = None,
     ) -> WriteResult:
         """Apply rows that say in `_change_type` what they do, as a changelog emits them.
+
+        `columns` names those to write, the others keep their values; a delete still takes the row. On
+        aggregating tables a column that the changes lack contributes nothing.
 
         Raises:
             SchemaMismatchError: the changes do not fit; names column and row. Nothing was written.
@@ -117,7 +124,7 @@ class Table(TableOwners):
             DeleteDisabledError: the table allows no deletes, and a log table has none.
             UnavailableError: not now; the same call may succeed later.
         """
-        return self._write(self._requests.apply_changes(changes, owner_token(owner), attempt_bytes(attempt)))
+        return self._write(self._requests.apply_changes(changes, owner_token(owner), attempt_bytes(attempt), columns))
 
     def delete_where(self, filter: str | pc.Expression) -> WriteResult:
         """Delete the rows that match, as of one cut; in the changelog like any delete.

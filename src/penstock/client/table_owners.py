@@ -63,7 +63,7 @@ class TableOwners:
         """
         token, ident = owner_token(owner), attempt_bytes(attempt)
         if changes:
-            call = self._requests.apply_changes(data, token, ident)
+            call = self._requests.apply_changes(data, token, ident, columns)
         elif not self._info.keyed:
             call = self._requests.append(data, token, ident)
         else:

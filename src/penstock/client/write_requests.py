@@ -15,12 +15,11 @@ from penstock.client.ingest import (
     ingest_rows,
 )
 from penstock.errors import InvalidError, UnsupportedError
+from penstock.model.agg_mode import AggMode
 from penstock.model.calls import Operation, WriteCall
 from penstock.model.facts import NO_ID
 from penstock.model.merge_engine import MergeEngine
 from penstock.model.table import TableInfo
-
-AGG_MODES = ("accumulate", "replace", "merge_state")
 
 
 class WriteRequests:
@@ -48,13 +47,12 @@ class WriteRequests:
             UnsupportedError: the table has no primary key.
         """
         self.require_key("upsert", "append")
-        if agg_mode not in AGG_MODES:
-            raise InvalidError(f"no such agg_mode; there are {', '.join(AGG_MODES)}", agg_mode=agg_mode)
+        AggMode.parse(agg_mode)
         schema = self._info.schema
         targets: tuple[str, ...] | None = None
         if columns is not None:
             batch, targets = ingest_partial(data, schema, columns)
-        elif self._info.merge_engine is MergeEngine.AGGREGATE:
+        elif self._aggregates:
             batch, targets = ingest_present(data, schema)
         else:
             batch = ingest_rows(data, schema)
@@ -99,14 +97,21 @@ class WriteRequests:
             raise UnsupportedError("only log tables take appends; use upsert", table=self._info.path)
         return self._call(Operation.APPEND, ingest_rows(data, self._info.schema), owner=owner, attempt=attempt)
 
-    def apply_changes(self, changes: object, owner: bytes | None = None, attempt: bytes = NO_ID) -> WriteCall:
+    def apply_changes(
+        self,
+        changes: object,
+        owner: bytes | None = None,
+        attempt: bytes = NO_ID,
+        columns: Iterable[str] | None = None,
+    ) -> WriteCall:
         """Return the call that applies rows with `_change_type`.
 
         Raises:
             InvalidError: the data or a change type is not understood.
             SchemaMismatchError: the data does not fit the table.
         """
-        return self._call(Operation.APPLY, ingest_changes(changes, self._info.schema), owner=owner, attempt=attempt)
+        batch, targets = ingest_changes(changes, self._info.schema, columns, some_absent=self._aggregates)
+        return self._call(Operation.APPLY, batch, columns=targets, owner=owner, attempt=attempt)
 
     def require_key(self, verb: str, instead: str | None = None) -> None:
         """Refuse what only tables with a primary key offer.
@@ -117,6 +122,10 @@ class WriteRequests:
         if not self._info.schema.keyed:
             hint = "" if instead is None else f"; use {instead}"
             raise UnsupportedError(f"{verb} needs a table with a primary key{hint}", table=self._info.path)
+
+    @property
+    def _aggregates(self) -> bool:
+        return self._info.merge_engine is MergeEngine.AGGREGATE
 
     def _call(
         self,

@@ -83,7 +83,7 @@ def test_failed_renewal_shouts_and_leaving_the_context_raises(
     ):
         wait_until(lambda: lease.failure is not None)
 
-    assert "lease is lost: what it held may go lease_id=job" in caplog.text
+    assert "lease is lost: what it held may go id=job" in caplog.text
 
 
 def test_error_inside_the_context_is_not_hidden_by_a_failed_renewal(link: Link, node: FakeNode) -> None:
