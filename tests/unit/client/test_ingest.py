@@ -196,14 +196,30 @@ def test_bare_values_do_for_a_key_of_one_column_only() -> None:
 def test_changes_keep_their_type_and_lose_what_else_a_changelog_adds() -> None:
     changes = [{**row, "_change_type": kind, "_offset": 5} for row, kind in zip(ROWS, ("+I", "-D"), strict=True)]
 
-    batch = ingest_changes(changes, SCHEMA)
+    batch, targets = ingest_changes(changes, SCHEMA)
 
+    assert targets is None
     assert batch.schema.names == [*SCHEMA.names, "_change_type"]
     assert batch.column("_change_type").to_pylist() == ["+I", "-D"]
 
 
+def test_changes_may_have_some_columns_where_the_rest_is_not_wanted() -> None:
+    changes = [{"id": 1, "amount": 2.5, "_change_type": "+I"}]
+
+    named, targets = ingest_changes(changes, SCHEMA, ["amount"])
+    present, found = ingest_changes(changes, SCHEMA, some_absent=True)
+
+    assert named == present
+    assert named.schema.names == ["id", "amount", "_change_type"]
+    assert targets == found == ("amount",)
+    with pytest.raises(SchemaMismatchError, match=r"pass columns=\[\.\.\.\] to apply only some column=name"):
+        ingest_changes(changes, SCHEMA)
+    with pytest.raises(SchemaMismatchError, match=r"missing.* column=name"):
+        ingest_changes(changes, SCHEMA, ["name"])
+
+
 def test_a_delete_among_changes_may_hold_its_key_alone() -> None:
-    batch = ingest_changes([{"id": 1, "name": None, "amount": None, "n": None, "_change_type": "-D"}], SCHEMA)
+    batch, _ = ingest_changes([{"id": 1, "name": None, "amount": None, "n": None, "_change_type": "-D"}], SCHEMA)
 
     assert batch.num_rows == 1
 
