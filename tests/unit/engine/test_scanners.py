@@ -626,10 +626,10 @@ def test_resuming_below_the_base_says_so(node: Node) -> None:
 def test_token_of_another_node_is_refused(node: Node, change: str) -> None:
     token = ResumeToken.decode(node.open().resume_token)
     foreign = {
-        "table": replace(token, bucket=replace(token.bucket, table_id=99)),
+        "table": replace(token, bucket=token.bucket._replace(table_id=99)),
         "schema": replace(token, schema_id=9),
         "column": replace(token, columns=(0, 17)),
-        "bucket": replace(token, bucket=replace(token.bucket, bucket=3)),
+        "bucket": replace(token, bucket=token.bucket._replace(bucket=3)),
     }[change]
 
     with pytest.raises(TableNotFoundError if change == "table" else InvalidError):
