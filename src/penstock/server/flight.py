@@ -17,6 +17,7 @@ from pyarrow import flight
 
 from penstock.errors import InternalError, InvalidError, OverloadedError, PenstockError
 from penstock.model.calls import Page
+from penstock.model.principal import acting_as
 from penstock.runtime.metrics import Metrics
 from penstock.server.door import DOOR, OFFER, Door, Offer, principal_of
 from penstock.server.gate import Gate, Stream
@@ -93,30 +94,41 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
-        principal = principal_of(context)
-        while (message := _next_message(reader)) is not None:
-            with self._gate.call(stream):
-                reply = self._handler.answer(message, stream, principal, context.is_cancelled)
-                del message
+        gate = self._gate
+        with acting_as(principal_of(context)):
+            while (message := _next_message(reader)) is not None:
+                gate.begin_call(stream)
                 try:
+                    reply = self._handler.answer(message, stream, context.is_cancelled)
+                    del message
                     self._send(reply, stream, writer)
-                except OverloadedError as error:
-                    self._send(self._handler.refuse(error), stream, writer)
                 except flight.FlightError:
                     break  # the client went away
+                finally:
+                    gate.end_call(stream)
         if not stream.ended and stream.calls:
             self._torn.inc()
 
     def _send(self, reply: pa.Buffer, stream: Stream, writer: flight.MetadataRecordBatchWriter) -> None:
-        with self._gate.holding(stream.peer, reply.size), self._gate.sending(stream):
-            writer.write_metadata(reply)
+        try:
+            self._gate.hold(stream, reply.size)
+        except OverloadedError as error:
+            reply = self._handler.refuse(error)
+        self._gate.begin_send(stream)
+        writer.write_metadata(reply)
 
     def _export(self, peer: str, ticket: bytes, principal: str) -> Iterator[Page]:
-        with self._gate.working("exports", self._settings.exports_max), self._gate.stream(peer) as stream:
-            stream.idle_since_ms = None
-            for page in self._handler.export(ticket, principal):
-                with self._gate.sending(stream):
+        gate = self._gate
+        gate.take_place("exports", self._settings.exports_max)
+        try:
+            with gate.stream(peer) as stream:
+                stream.idle_since_ms = None
+                for page in self._handler.export(ticket, principal):
+                    gate.begin_send(stream)
                     yield page
+                    gate.end_send(stream)
+        finally:
+            gate.give_place("exports")
 
 
 def _batches(first: Page, pages: Iterator[Page]) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.errors import InternalError, InvalidError, LimitError, PenstockError
 from penstock.model.calls import ChangePage, OpenScan, Page, PullChanges, WriteCall
 from penstock.model.node import Node
-from penstock.model.principal import acting_as
+from penstock.model.principal import acting_as, current
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.server.gate import Gate, Stream
@@ -48,23 +48,23 @@ class Handler:
             code: metrics.counter("penstock_call_errors", code=code) for code in sorted(PenstockError.by_code)
         }
 
-    def answer(self, message: pa.Buffer, stream: Stream, principal: str, gone: Gone) -> pa.Buffer:
-        """Return the reply to a message, which is an error's where there is one; never raises."""
+    def answer(self, message: pa.Buffer, stream: Stream, gone: Gone) -> pa.Buffer:
+        """Return the reply to a message of whoever acts, which is an error's where there is one; never raises."""
         self._bytes_in.inc(message.size)
         start_ms = self._clock.monotonic_ms()
         called, call_id = "malformed", -1
         try:
-            with self._gate.holding(stream.peer, message.size):
-                frame = self._decode(message)
-                if frame.kind is FrameKind.END:
-                    return _check_end(frame, stream)
-                call, call_id = _call_of(frame)
-                called = call.name
-                reply = call.encode_reply(call_id, self._perform(call, frame, stream, principal, gone))
+            self._gate.hold(stream, message.size)
+            frame = self._decode(message)
+            if frame.kind is FrameKind.END:
+                return _check_end(frame, stream)
+            call, call_id = _call_of(frame)
+            called = call.name
+            reply = call.encode_reply(call_id, self._perform(call, frame, stream, gone))
         except PenstockError as error:
             reply = self.refuse(error, call_id)
         except Exception:  # noqa: BLE001 - the service edge: a bug is logged here, and answered as one
-            _log.exception("call failed on a bug call=%s principal=%s", called, principal)
+            _log.exception("call failed on a bug call=%s principal=%s", called, current())
             reply = self.refuse(InternalError("the server failed on a bug; its log says more", call=called), call_id)
         self._duration[called].observe(self._clock.monotonic_ms() - start_ms)
         self._bytes_out.inc(reply.size)
@@ -107,16 +107,18 @@ class Handler:
             raise LimitError("the request is too large; send smaller batches", bytes=message.size, most=most)
         return decode_frame(message)
 
-    def _perform(self, call: Call[Any], frame: Frame, stream: Stream, principal: str, gone: Gone) -> Any:
+    def _perform(self, call: Call[Any], frame: Frame, stream: Stream, gone: Gone) -> Any:
         if len(frame.bodies) > 1:
             raise InvalidError("a request carries one batch at most", bodies=len(frame.bodies))
         arguments = call.decode_arguments(frame.header.get("args"), read_batches(frame, self._limits))
         asked = arguments.get("call")
-        with acting_as(principal):
-            if call is PULL:
-                return self._pull(arguments["call"], gone)
-            with self._gate.working("calls", self._settings.calls_max):
-                result = getattr(self._node, call.name)(**arguments)
+        if call is PULL:
+            return self._pull(arguments["call"], gone)
+        self._gate.take_place("calls", self._settings.calls_max)
+        try:
+            result = getattr(self._node, call.name)(**arguments)
+        finally:
+            self._gate.give_place("calls")
         if isinstance(asked, WriteCall):
             stream.rows += asked.batch.num_rows
         return result
@@ -126,13 +128,16 @@ class Handler:
         settings = self._settings
         end_ms = self._clock.monotonic_ms() + min(asked.wait_ms, settings.wait_ms_max)
         capped = min(asked.max_bytes, settings.request_bytes_max)
-        with self._gate.working("waits", settings.waits_max):
+        self._gate.take_place("waits", settings.waits_max)
+        try:
             while True:
                 left_ms = max(0, end_ms - self._clock.monotonic_ms())
                 wait_ms = min(left_ms, settings.wait_slice_ms)
                 pages = self._node.pull_changes(replace(asked, wait_ms=wait_ms, max_bytes=capped))
                 if pages or left_ms <= wait_ms or gone() or self._gate.closed:
                     return pages
+        finally:
+            self._gate.give_place("waits")
 
     def refuse(self, error: PenstockError, call_id: int = -1) -> pa.Buffer:
         """Return the reply that says an error."""

@@ -35,37 +35,60 @@ def test_streams_are_counted_for_each_connection_and_together(gate: Gate) -> Non
 
 
 def test_bytes_are_counted_for_each_connection_and_together(gate: Gate) -> None:
-    with gate.holding("a", 60):
-        with pytest.raises(OverloadedError, match="the connection has too much"), gate.holding("a", 1):
-            pass
-        with gate.holding("b", 40), pytest.raises(OverloadedError, match="the server has too much"):
-            gate.holding("c", 1).__enter__()
-    assert gate.counts()["bytes"] == 0
+    with gate.stream("a") as a, gate.stream("a") as other, gate.stream("b") as b:
+        for stream in (a, other, b):
+            gate.begin_call(stream)
+        gate.hold(a, 60)
+        with pytest.raises(OverloadedError, match="the connection has too much"):
+            gate.hold(other, 1)
+        gate.hold(b, 40)
+        with pytest.raises(OverloadedError, match="the server has too much"):
+            gate.hold(b, 41)
+        assert gate.counts()["bytes"] == 100
+        for stream in (a, other, b):
+            gate.end_call(stream)
+    assert gate.counts() == {"streams": 0, "calls": 0, "bytes": 0}
 
 
-def test_places_are_given_back_after_an_error(gate: Gate) -> None:
+def test_reply_is_held_in_place_of_its_request(gate: Gate) -> None:
+    with gate.stream("a") as stream:
+        gate.begin_call(stream)
+        for size in (60, 10, 60, 0, 5):
+            gate.hold(stream, size)
+            assert gate.counts()["bytes"] == size
+        gate.end_call(stream)
+        assert gate.counts()["bytes"] == 0
+
+
+def test_places_are_limited_by_kind_and_given_back(gate: Gate) -> None:
     for _ in range(3):
-        with pytest.raises(ZeroDivisionError), gate.working("calls", 1):
-            raise ZeroDivisionError
-    with gate.working("calls", 1), pytest.raises(OverloadedError, match="calls"):
-        gate.working("calls", 1).__enter__()
+        gate.take_place("calls", 1)
+        gate.take_place("waits", 1)
+        with pytest.raises(OverloadedError, match="too many calls under way"):
+            gate.take_place("calls", 1)
+        gate.give_place("calls")
+        gate.give_place("waits")
 
 
 def test_unread_reply_makes_a_connection_overdue(gate: Gate, clock: ManualClock) -> None:
-    with gate.stream("slow") as slow, gate.stream("busy") as busy, gate.call(slow), gate.call(busy):
-        with gate.sending(slow):
-            clock.advance(999)
-            assert gate.overdue() == set()
-            clock.advance(1)
-            assert gate.overdue() == {"slow"}
+    with gate.stream("slow") as slow, gate.stream("busy") as busy:
+        gate.begin_call(slow)
+        gate.begin_call(busy)
+        gate.begin_send(slow)
+        clock.advance(999)
+        assert gate.overdue() == set()
+        clock.advance(1)
+        assert gate.overdue() == {"slow"}
+        gate.end_call(slow)
         assert gate.overdue() == set()
 
 
 def test_connection_is_idle_only_when_all_its_streams_are(gate: Gate, clock: ManualClock) -> None:
     with gate.stream("a"), gate.stream("a") as used, gate.stream("b"):
         clock.advance(5_000)
-        with gate.call(used):
-            assert gate.overdue() == {"b"}
+        gate.begin_call(used)
+        assert gate.overdue() == {"b"}
+        gate.end_call(used)
         assert gate.overdue() == {"b"}
         clock.advance(5_000)
         assert gate.overdue() == {"a", "b"}
@@ -73,10 +96,11 @@ def test_connection_is_idle_only_when_all_its_streams_are(gate: Gate, clock: Man
 
 def test_closed_gate_lets_nobody_in_and_waits_for_calls(gate: Gate) -> None:
     with gate.stream("a") as stream:
-        with gate.call(stream):
-            assert not gate.close(wait_ms=0)
+        gate.begin_call(stream)
+        assert not gate.close(wait_ms=0)
+        gate.end_call(stream)
         assert gate.close(wait_ms=0)
         with pytest.raises(UnavailableError, match="stopping"):
             gate.stream("b").__enter__()
         with pytest.raises(UnavailableError, match="stopping"):
-            gate.working("calls", 9).__enter__()
+            gate.take_place("calls", 9)
