@@ -11,6 +11,7 @@ from penstock.client.arrow_source import ArrowSource
 from penstock.client.ingest import ingest_keys
 from penstock.client.link import Link
 from penstock.client.scan_request import project
+from penstock.client.single_key import SingleKey
 from penstock.errors import InvalidError, UnsupportedError
 from penstock.model.calls import LookupCall
 from penstock.model.table import TableInfo
@@ -24,6 +25,7 @@ class Lookups:
     def __init__(self, link: Link, info: TableInfo) -> None:
         self._link = link
         self._info = info
+        self._single_key = SingleKey(info.schema)
 
     def lookup(self, keys: object, columns: Iterable[str] | None = None) -> pa.Table:
         """Return one row for each key, in the order asked.
@@ -34,7 +36,8 @@ class Lookups:
             UnsupportedError: the table has no primary key.
         """
         self._require_key("lookup")
-        batch = ingest_keys(keys, self._info.schema)
+        single = self._single_key.batch(keys) if type(keys) is list and len(keys) == 1 else None
+        batch = ingest_keys(keys, self._info.schema) if single is None else single
         call = self._call(batch, project(columns, self._info.schema))
         return pa.Table.from_batches([self._link.retry.run(lambda: self._link.node.lookup(call)).batch])
 
@@ -47,8 +50,12 @@ class Lookups:
         """
         self._require_key("get")
         if key.keys() != set(self._info.primary_key):
-            raise InvalidError("get takes every key column and no other", primary_key=list(self._info.primary_key))
-        row: dict[str, Any] = self.lookup([key]).to_pylist()[0]
+            raise InvalidError(
+                "get takes every key column and no other", primary_key=list(self._info.primary_key), given=list(key)
+            )
+        single = self._single_key.batch([key[name] for name in self._info.primary_key])
+        call = self._call(ingest_keys([key], self._info.schema) if single is None else single, None)
+        row: dict[str, Any] = self._link.retry.run(lambda: self._link.node.lookup(call)).batch.to_pylist()[0]
         return row if row.pop(FOUND) else None
 
     def prefix_lookup(self, prefix: dict[str, Any], columns: Iterable[str] | None = None) -> pa.Table:
