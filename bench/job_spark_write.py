@@ -1,132 +1,119 @@
-"""Writing from Spark: a batch beside Parquet and beside a Delta merge; a micro-batch beside one into nothing."""
+"""Writing from Spark: a batch beside Parquet, and upserts of several sizes beside merges into a Delta table.
+
+The merges are made by the `deltalake` package in this process, without Spark. Its table has the change data
+feed on, for ours has a changelog, and its new files are synced, for ours are.
+"""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+import deltalake
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 import penstock
 import penstock.spark as pks
-from bench.measurement import Measurement, Timing, timed
-from bench.workload import SCHEMA, Workload
-from penstock.spark.java import use_java
+from bench.measurement import Measurement, Timing
+from bench.spark_session import in_turn, spark_session
+from bench.workload import SCHEMA, Workload, rows
+from penstock.testing.server import ServerProcess
 
 BUCKETS = 4
-MICRO_BATCHES = 20
-MICRO_ROWS = 1_000
+MERGES = (1_000, 10_000, 100_000, 1_000_000)
 
 
 def run(work: Workload) -> list[Measurement]:
-    """Write a table twice over, merge it, and stream small micro-batches into it."""
-    with work.directory() as directory, penstock.serve(directory / "data") as server:
-        spark = _spark(directory)
-        with penstock.connect(server.url) as conn:
-            conn.create_database("bench")
-            conn.create_table("bench.t", SCHEMA, primary_key=["id"], buckets=BUCKETS)
-            conn.create_table("bench.s", SCHEMA, primary_key=["id"], buckets=BUCKETS)
-        try:
-            return [*_batches(spark, work, directory, server.url), *_stream(spark, work, directory, server.url)]
-        finally:
-            spark.stop()
+    """Fill a table and a Delta table of the same rows; write the rows again; then upsert ever more of them."""
+    with (
+        work.directory() as directory,
+        ServerProcess(directory / "data") as server,
+        spark_session(directory) as spark,
+        penstock.connect(server.url) as conn,
+    ):
+        table = conn.create_table("bench", SCHEMA, primary_key=["id"], buckets=BUCKETS)
+        for batch in work.batches():
+            table.upsert(batch)
+        delta = _DeltaTable(directory / "delta", pa.Table.from_batches(work.batches()))
+        results = _whole(spark, work, directory, server.url)
+        for size in (size for size in MERGES if size <= work.rows):
+            files = directory / f"merge-{size}"
+            results += _merges(spark, work, table, delta, url=server.url, size=size, files=files)
+        return results
 
 
-def _batches(spark: SparkSession, work: Workload, directory: Path, url: str) -> list[Measurement]:
-    df = _input(spark, work, directory)
-    pks.write(df, url, "bench.t")  # Now every row is there: what is timed replaces them.
-    ours = timed(lambda: pks.write(df, url, "bench.t"))
-    ordered = timed(lambda: pks.write(df, url, "bench.t", order_by="at"))
-    parquet = timed(lambda: df.write.mode("overwrite").parquet(str(directory / "out")))
-    rates = [
-        _measured("Spark batch write, upsert", work.rows, ours, "Parquet, same rows", parquet),
-        _measured("Spark batch write, ordered", work.rows, ordered, "Parquet, same rows", parquet),
+def _whole(spark: SparkSession, work: Workload, directory: Path, url: str) -> list[Measurement]:
+    df = _cached(spark, pa.Table.from_batches(work.batches(1)), directory / "whole")
+    out = str(directory / "out")
+    results = []
+    for name, ours in (
+        ("spark batch write, upsert", partial(pks.write, df, url, "bench")),
+        ("spark batch write, ordered", partial(pks.write, df, url, "bench", order_by="at")),
+    ):
+        both = in_turn(ours, partial(df.write.mode("overwrite").parquet, out), warm=1, repeats=3)
+        results.append(_measured(name, work.rows, both, "Parquet, same rows"))
+    df.unpersist()
+    return results
+
+
+def _merges(
+    spark: SparkSession, work: Workload, table: penstock.Table, delta: _DeltaTable, *, url: str, size: int, files: Path
+) -> list[Measurement]:
+    ids = np.random.default_rng(work.seed).choice(work.rows, size, replace=False).astype(np.int64)
+    batch = rows(ids, 3)
+    df = _cached(spark, pa.Table.from_batches([batch]), files)
+    beside = "deltalake merge"
+    ways: list[tuple[str, Callable[[], object]]] = [
+        (f"upsert of {size:,} into {work.rows:,}, spark", partial(pks.write, df, url, "bench")),
+        (f"upsert of {size:,} into {work.rows:,}, client", partial(table.upsert, batch)),
     ]
-    merge = _delta_merge(work, directory)
-    if merge is not None:
-        rates.append(_measured("Spark batch write, upsert", work.rows, ours, "deltalake merge", merge))
-    return rates
+    merge = partial(delta.merge, pa.Table.from_batches([batch]))
+    repeats = 5 if size < 1_000_000 else 3
+    results = [_measured(name, size, in_turn(ours, merge, warm=1, repeats=repeats), beside) for name, ours in ways]
+    df.unpersist()
+    return results
 
 
-def _stream(spark: SparkSession, work: Workload, directory: Path, url: str) -> list[Measurement]:
-    files = directory / "micro"
+def _measured(job: str, count: int, both: tuple[Timing, Timing], beside: str) -> Measurement:
+    ours, peer = both
+    return Measurement(job, "rows/s", ours.rate(count), beside, peer.rate(count), ours.spread)
+
+
+def _cached(spark: SparkSession, data: pa.Table, files: Path) -> DataFrame:
+    """Return rows that Spark holds in memory, in two partitions."""
     files.mkdir()
-    for number, batch in enumerate(work.batches(batch_rows=MICRO_ROWS)[:MICRO_BATCHES]):
-        pq.write_table(pa.Table.from_batches([batch]), files / f"{number:04}.parquet")
-    source = spark.readStream.schema(_schema(spark, files)).option("maxFilesPerTrigger", 1).parquet(str(files))
-    trigger: dict[str, Any] = {"availableNow": True}
-
-    def into_us(name: str) -> None:
-        pks.write_stream(source, url, "bench.s", checkpoint=str(directory / name), trigger=trigger).awaitTermination()
-
-    def into_nothing() -> None:
-        writer = source.writeStream.format("noop").option("checkpointLocation", str(directory / "noop"))
-        writer.trigger(availableNow=True).start().awaitTermination()
-
-    ours = timed(lambda: into_us("ours"), repeats=1)
-    nothing = timed(into_nothing, repeats=1)
-    return [
-        _measured(
-            "micro-batches of 1,000 rows", len(list(files.iterdir())), ours, "into noop", nothing, unit="batches/s"
-        )
-    ]
-
-
-def _measured(
-    job: str, count: int, ours: Timing, bound_name: str, bound: Timing, *, unit: str = "rows/s"
-) -> Measurement:
-    return Measurement(job, unit, ours.rate(count), bound_name, bound.rate(count), ours.spread)
-
-
-def _input(spark: SparkSession, work: Workload, directory: Path) -> DataFrame:
-    files = directory / "in"
-    files.mkdir()
-    batches = work.batches()
-    half = len(batches) // 2 or 1
-    for number, part in enumerate((batches[:half], batches[half:])):
-        pq.write_table(pa.Table.from_batches(part, SCHEMA), files / f"{number}.parquet")
+    half = -(-data.num_rows // 2)
+    for number in range(2):
+        pq.write_table(data.slice(number * half, half), files / f"{number}.parquet")
     df = spark.read.parquet(str(files)).cache()
     df.count()
     return df
 
 
-def _schema(spark: SparkSession, files: Path) -> Any:
-    return spark.read.parquet(str(files)).schema
+class _DeltaTable:
+    """A table of Delta Lake in local files."""
 
+    def __init__(self, directory: Path, data: pa.Table) -> None:
+        self._directory = directory
+        deltalake.write_deltalake(str(directory), data, configuration={"delta.enableChangeDataFeed": "true"})
+        self._known: set[Path] = set()
+        self._sync()
 
-def _delta_merge(work: Workload, directory: Path) -> Timing | None:
-    if importlib.util.find_spec("deltalake") is None:
-        return None
-    deltalake = importlib.import_module("deltalake")
+    def merge(self, data: pa.Table) -> None:
+        """Merge rows by id, and make what was written durable."""
+        table = deltalake.DeltaTable(str(self._directory))
+        merge = table.merge(data, predicate="t.id = s.id", source_alias="s", target_alias="t")
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        self._sync()
 
-    path = str(directory / "delta")
-    rows = pa.Table.from_batches(work.batches())
-    deltalake.write_deltalake(path, rows)
-
-    def merge() -> None:
-        table = deltalake.DeltaTable(path)
-        matched = table.merge(rows, predicate="t.id = s.id", source_alias="s", target_alias="t")
-        matched.when_matched_update_all().when_not_matched_insert_all().execute()
-
-    return timed(merge)
-
-
-def _spark(directory: Path) -> SparkSession:
-    use_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    return (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.local.dir", str(directory / "local"))
-        .config("spark.driver.memory", "2g")
-        .getOrCreate()
-    )
+    def _sync(self) -> None:
+        new = {path for path in self._directory.rglob("*") if path.is_file()} - self._known
+        for path in new:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        self._known |= new

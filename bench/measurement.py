@@ -1,4 +1,4 @@
-"""A measured rate beside the bound or peer that was measured in the same run."""
+"""What was measured: a figure of one peer in one job, or our rate beside a raw bound's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,44 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+
+SECONDS_MAX = 20.0
+"""A repeat is left out when those before it took this long together: slow peers are measured less often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What one peer reached in one job. Of most, more is better; of sizes and times, less."""
+
+    job: str
+    unit: str
+    value: float
+    spread: float = 0.0
+    repeats: int = 1
+    note: str = ""
+    less_is_better: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A score and whose it is; `section` names the peers that it may be compared with."""
+
+    section: str
+    peer: str
+    bound: bool
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a plot: what a row cost as something grew."""
+
+    plot: str
+    line: str
+    x: int
+    microseconds: float
+    share: float = 1.0
+    """What to multiply the cost with to get what stays level if the work is linear: a call's cost, a cell's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,35 +68,42 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The median of repeated runs."""
+    """The median of repeated runs, and how far the slowest is from it, in percent."""
 
     seconds: float
     spread: float
+    repeats: int = 1
 
     def rate(self, count: int) -> float:
         """Return how many per second."""
         return count / self.seconds
 
+    def score(self, job: str, count: int, unit: str = "rows/s", note: str = "") -> Score:
+        """Return the rate as a score."""
+        return Score(job, unit, self.rate(count), self.spread, self.repeats, note)
 
-def timed(work: Callable[[], object], repeats: int = 3) -> Timing:
-    """Run `work` several times; return the median and the spread."""
-    seconds = []
-    for _ in range(repeats):
+
+def timing(seconds: list[float]) -> Timing:
+    """Return the timing of runs that took so long."""
+    median = statistics.median(seconds)
+    return Timing(median, 100 * (max(seconds) - median) / median, len(seconds))
+
+
+def timed(
+    work: Callable[[], object], repeats: int = 3, *, before: Callable[[], object] | None = None, warm: int = 0
+) -> Timing:
+    """Run `work` several times, `before` each outside of the clock; return the median and the spread.
+
+    The first `warm` runs are not counted. Repeats are left out when those before them took too long together.
+    """
+    seconds: list[float] = []
+    for number in range(warm + repeats):
+        if before is not None:
+            before()
         start = time.perf_counter()
         work()
-        seconds.append(time.perf_counter() - start)
-    median = statistics.median(seconds)
-    return Timing(median, 100 * (max(seconds) - median) / median)
-
-
-def markdown(measurements: list[Measurement]) -> str:
-    """Return the table for people."""
-    lines = [
-        "| job | ours | beside | its rate | ours / its | spread |",
-        "|---|---:|---|---:|---:|---:|",
-    ]
-    for m in measurements:
-        lines.append(
-            f"| {m.job} | {m.ours:,.0f} {m.unit} | {m.bound_name} | {m.bound:,.0f} | {m.ratio:.2f}x | {m.spread:.0f}% |"
-        )
-    return "\n".join(lines)
+        if number >= warm:
+            seconds.append(time.perf_counter() - start)
+        if sum(seconds) > SECONDS_MAX:
+            break
+    return timing(seconds)

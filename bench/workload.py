@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bench.peers.peer import Peer
+
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
@@ -32,11 +34,11 @@ class Workload:
     seed: int
     root: Path
     repeats: int = 3
-    peers: tuple[str, ...] | None = None
-    """Names of the modules in `bench/peers`; None for all that can run here."""
+    peers: tuple[Peer, ...] = ()
+    """Who takes part, as found when the roll was called."""
 
-    scale_rows: int = 4_000_000
-    """How large the largest table of the scaling jobs is."""
+    growth: int = 4
+    """How many times its first size the table of the scaling job grows to."""
 
     def ids(self, salt: int = 0) -> npt.NDArray[np.int64]:
         """Return every id once, in a random order of its own per salt."""

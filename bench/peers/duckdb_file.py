@@ -18,7 +18,7 @@ class DuckDB:
 
     name = "DuckDB"
     transport = Transport.EMBEDDED
-    bound = False
+    bounds: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._directory = Path()

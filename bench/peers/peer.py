@@ -47,8 +47,8 @@ class Peer(Protocol):
 
     name: str
     transport: Transport
-    bound: bool
-    """Whether this is a raw bound: it does a part of the work only, so its rows are not compared."""
+    bounds: frozenset[str]
+    """The kinds of work that this is a raw bound of, doing a part of it only; none for a real peer."""
 
     def missing(self) -> str | None:
         """Return why it cannot run on this machine, or None."""

@@ -15,29 +15,33 @@ class PenstockEmbedded:
 
     name = "Penstock"
     transport = Transport.EMBEDDED
-    bound = False
+    bounds: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
-        self._directory = Path()
+        self._connection: penstock.Connection | None = None
 
     def missing(self) -> str | None:
         """Say nothing: it is here."""
         return None
 
     def start(self, directory: Path) -> None:
-        """Name the directory."""
-        self._directory = directory
+        """Open the directory."""
+        self._connection = penstock.connect(directory / "data")
 
     def settings(self) -> str:
         """Return version and durability."""
         return f"{version('penstock')}; fsync before a write returns, exact changelog, 1 bucket, all defaults"
 
     def session(self) -> PenstockSession:
-        """Connect; sessions of one process share the node."""
-        return PenstockSession(penstock.connect(self._directory / "data"))
+        """Share the connection, as threads do."""
+        assert self._connection is not None
+        return PenstockSession(self._connection)
 
     def stop(self) -> None:
-        """Do nothing: closed sessions leave nothing behind."""
+        """Close the directory."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 PEER = PenstockEmbedded()

@@ -16,7 +16,7 @@ class PenstockServed:
 
     name = "Penstock, served"
     transport = Transport.SERVED
-    bound = False
+    bounds: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._server: ServerProcess | None = None
@@ -37,7 +37,7 @@ class PenstockServed:
     def session(self) -> PenstockSession:
         """Connect to it."""
         assert self._server is not None
-        return PenstockSession(penstock.connect(self._server.url))
+        return PenstockSession(penstock.connect(self._server.url), own=True)
 
     def pids(self) -> list[int]:
         """Return the one process."""

@@ -16,18 +16,21 @@ TOTALS = "key BIGINT, total BIGINT SUM, top BIGINT MAX, times BIGINT COUNT, PRIM
 
 
 class PenstockSession:
-    """One connection."""
+    """A connection, its own or a shared one."""
 
-    def __init__(self, connection: penstock.Connection, buckets: int = 1) -> None:
+    def __init__(self, connection: penstock.Connection, *, own: bool = False, buckets: int = 1) -> None:
         self._connection = connection
+        self._own = own
         self._buckets = buckets
         self._read: dict[penstock.TableBucket, int] = {}
+        self._handles: dict[str, penstock.Table] = {}
 
     def create(self, *, changelog: bool = False) -> None:
         """Make the table; there is always a changelog."""
         self._connection.drop_table("bench", if_exists=True)
-        table = self._connection.create_table("bench", SCHEMA, primary_key=["id"], buckets=self._buckets)
-        self._read = table.cut()
+        made = self._connection.create_table("bench", SCHEMA, primary_key=["id"], buckets=self._buckets)
+        self._handles["bench"] = made
+        self._read = made.cut()
 
     def upsert(self, batch: pa.RecordBatch) -> None:
         """Upsert; durable and visible when this returns."""
@@ -59,17 +62,18 @@ class PenstockSession:
     def create_totals(self) -> None:
         """Make an aggregating table."""
         self._connection.drop_table("totals", if_exists=True)
-        self._connection.create_table("totals", TOTALS, merge_engine="aggregate", buckets=self._buckets)
+        made = self._connection.create_table("totals", TOTALS, merge_engine="aggregate", buckets=self._buckets)
+        self._handles["totals"] = made
 
     def fold(self, batch: pa.RecordBatch) -> None:
         """Upsert: the table folds."""
         value = batch.column("value")
         folded = {"key": batch.column("key"), "total": value, "top": value, "times": value}
-        self._connection.table("totals").upsert(pa.RecordBatch.from_pydict(folded))
+        self._handles["totals"].upsert(pa.RecordBatch.from_pydict(folded))
 
     def totals(self) -> pa.Table:
         """Scan the totals."""
-        return self._connection.table("totals").scan().to_arrow()
+        return self._handles["totals"].scan().to_arrow()
 
     @contextmanager
     def bootstrap(self) -> Iterator[Bootstrap]:
@@ -77,12 +81,15 @@ class PenstockSession:
         yield PenstockBootstrap(self._table)
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Close the connection if it is its own."""
+        if self._own:
+            self._connection.close()
 
     @property
     def _table(self) -> penstock.Table:
-        return self._connection.table("bench")
+        if "bench" not in self._handles:
+            self._handles["bench"] = self._connection.table("bench")
+        return self._handles["bench"]
 
 
 class PenstockBootstrap:

@@ -24,7 +24,7 @@ class PostgreSQL:
 
     name = "PostgreSQL"
     transport = Transport.SERVED
-    bound = False
+    bounds: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._server: PostgresServer | None = None

@@ -24,7 +24,7 @@ class Redis:
 
     name = "Redis"
     transport = Transport.SERVED
-    bound = False
+    bounds: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

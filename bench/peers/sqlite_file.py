@@ -33,7 +33,7 @@ class SQLite:
 
     name = "SQLite"
     transport = Transport.EMBEDDED
-    bound = False
+    bounds: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._path = Path()

@@ -1,0 +1,69 @@
+"""Scan while writing: one thread replaces rows all the time, another scans; each scan must hold every row."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from itertools import cycle
+
+from bench.agreement import agree
+from bench.contest import figure, running
+from bench.expected import load
+from bench.measurement import Figure, Score, timing
+from bench.peers.peer import Peer, Scans, Session, Transport
+from bench.workload import Workload
+
+COLUMNS = ("id", "amount")
+SECONDS = 5.0
+
+
+def run(work: Workload) -> list[Figure]:
+    """Scan two columns for some seconds beside a writer in a session of its own."""
+    figures: list[Figure] = []
+    for peer in work.peers:
+        if not peer.bounds and peer.transport is not Transport.FILES:
+            figures += _enter(peer, work)
+    return figures
+
+
+def _enter(peer: Peer, work: Workload) -> Iterator[Figure]:
+    with work.directory() as directory, running(peer, directory):
+        reader, writer = peer.session(), peer.session()
+        try:
+            if isinstance(reader, Scans):
+                load(writer, work)
+                for score in _beside(reader, writer, work):
+                    yield figure(peer, score)
+        finally:
+            reader.close()
+            writer.close()
+
+
+def _beside(reader: Scans, writer: Session, work: Workload) -> Iterator[Score]:
+    stop, written = threading.Event(), 0
+    batches = cycle(work.batches(salt=1))
+
+    def write() -> None:
+        nonlocal written
+        while not stop.is_set():
+            batch = next(batches)
+            writer.upsert(batch)
+            written += batch.num_rows
+
+    thread = threading.Thread(target=write)
+    start = time.perf_counter()
+    thread.start()
+    seconds: list[float] = []
+    try:
+        while time.perf_counter() - start < SECONDS or not seconds:
+            began = time.perf_counter()
+            found = reader.scan(COLUMNS).num_rows
+            seconds.append(time.perf_counter() - began)
+            agree("a scan beside a writer", found, work.rows)
+    finally:
+        stop.set()
+        thread.join()
+    took = timing(seconds)
+    yield took.score("scan, two columns, beside a writer", work.rows)
+    yield Score("the writer meanwhile", "rows/s", written / (time.perf_counter() - start))
