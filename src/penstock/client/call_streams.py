@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -72,31 +72,31 @@ class Deadlines:
     """Breaks streams off whose call takes too long: Flight's own timeouts are for a stream's whole life."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._due: dict[CallStream, float] = {}
         self._wake_at = float("inf")
         self._thread: threading.Thread | None = None
 
-    @contextmanager
-    def watch(self, stream: CallStream, seconds: float) -> Iterator[Callable[[], bool]]:
-        """Cancel the stream unless the block is left in time; yield what tells whether it was late."""
+    def begin(self, stream: CallStream, seconds: float) -> None:
+        """Cancel the stream after so long, unless `end` comes first."""
         due = time.monotonic() + seconds
-        with self._changed:
+        with self._lock:
             self._due[stream] = due
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="penstock-deadlines", daemon=True)
                 self._thread.start()
             elif due < self._wake_at:
                 self._changed.notify()
-        try:
-            yield lambda: stream not in self._due
-        finally:
-            with self._changed:
-                self._due.pop(stream, None)
+
+    def end(self, stream: CallStream) -> bool:
+        """Watch the stream no more; tell whether it was in time."""
+        with self._lock:
+            return self._due.pop(stream, None) is not None
 
     def cancel_all(self) -> None:
         """Break every watched stream off."""
-        with self._changed:
+        with self._lock:
             streams = list(self._due)
         for stream in streams:
             stream.cancel()
@@ -141,15 +141,19 @@ class CallStreams:
             PermissionDeniedError: the server does not let this caller in.
         """
         stream = self._take()
-        with self._deadlines.watch(stream, timeout_ms / 1000) as late:
-            try:
-                reply = stream.ask(request, rows)
-            except _FOREIGN as error:
-                failure = self._failure(error, late(), timeout_ms)
-                self._drop(stream)
-                raise failure from error
-            in_time = not late()
-        if in_time:
+        self._deadlines.begin(stream, timeout_ms / 1000)
+        try:
+            reply = stream.ask(request, rows)
+        except _FOREIGN as error:
+            in_time = self._deadlines.end(stream)
+            self._drop(stream)
+            raise self._failure(error, not in_time, timeout_ms) from error
+        except BaseException:
+            # Interrupted: the answer is still to come, and nobody waits for it.
+            self._deadlines.end(stream)
+            self._drop(stream)
+            raise
+        if self._deadlines.end(stream):
             self._give_back(stream)
         else:
             self._drop(stream)
@@ -162,9 +166,7 @@ class CallStreams:
             idle, self._idle = self._idle, []
             client, self._client = self._client, None
         self._deadlines.cancel_all()
-        for stream in idle:
-            with self._deadlines.watch(stream, END_SECONDS_MAX):
-                stream.end()
+        self._end(idle)
         if client is not None:
             client.close()
 
@@ -197,17 +199,20 @@ class CallStreams:
             except _FOREIGN as error:
                 raise from_flight(error) from error
         finally:
-            for stream in stale:
-                with self._deadlines.watch(stream, END_SECONDS_MAX):
-                    stream.end()
+            self._end(stale)
 
     def _give_back(self, stream: CallStream) -> None:
         with self._lock:
             if not self._closed and stream.client is self._client and len(self._idle) < IDLE_STREAMS_MAX:
                 self._idle.append(stream)
                 return
-        with self._deadlines.watch(stream, END_SECONDS_MAX):
+        self._end([stream])
+
+    def _end(self, streams: list[CallStream]) -> None:
+        for stream in streams:
+            self._deadlines.begin(stream, END_SECONDS_MAX)
             stream.end()
+            self._deadlines.end(stream)
 
     def _drop(self, stream: CallStream) -> None:
         # What broke one stream has mostly broken its connection: the next call starts afresh.
