@@ -2,7 +2,7 @@
 
 Invariants
 - Every key in the dirty log is in the table. So what the table does not know, the index below does.
-- Calls with few keys go to a dictionary, which lies over both until it is spilled into them.
+- What calls with few keys wrote is in a dictionary, which lies over both until it is spilled into them.
 - The table is *complete* while nothing but the table was ever needed: the index below held no key of
   the bucket when it was first seen, and nothing was forgotten since. Then an unknown key is absent.
 - What is written below is a prefix of the calls, the last offset of each key; the applied offset goes
@@ -32,10 +32,14 @@ from penstock.index.key_index import KeyIndex, Offsets
 from penstock.model.bucket import BucketId
 from penstock.model.change import NO_OFFSET
 
-_FEW_KEYS: Final = 32
-"""Up to here a loop costs less than starting the array operations."""
+_ONE_BY_ONE: Final = 24
+"""So many keys are looked up in a loop, which costs less than starting the array operations."""
+
+_FEW_KEYS: Final = 512
+"""Up to here a dictionary takes keys for less than the table does."""
 
 _FEW_KEYS_HELD: Final = 4_096
+_FEW_KEY_BYTES: Final = 160
 
 _SCANS_MAX: Final = 32
 """After so many scans of the dirty keys it would have been cheaper to write them."""
@@ -60,6 +64,7 @@ class BucketFront:
         self._dirty = DirtyLog()
         self._few: dict[bytes, int] = {}
         self._few_applied: int | None = None
+        self._few_bytes = 0
         self._scans = 0
         self.used_at = 0
         self._count_table()
@@ -67,7 +72,7 @@ class BucketFront:
     @property
     def dirty_bytes(self) -> int:
         """Return the memory of the dirty keys."""
-        return self._dirty.nbytes
+        return self._dirty.nbytes + self._few_bytes
 
     @property
     def is_dirty(self) -> bool:
@@ -77,17 +82,19 @@ class BucketFront:
     @property
     def is_pressed(self) -> bool:
         """Tell whether the table will have to be begun anew soon; for that nothing may be dirty."""
-        table = self._table
-        return not self._memory.fits(table.nbytes) and table.is_nearly_full
+        return not self._memory.fits(self._table_bytes) and self._table.is_nearly_full
 
     def get_many(self, keys: pa.BinaryArray) -> Offsets:
         """Return the offset of each key's live row, -1 where there is none."""
-        if len(keys) <= _FEW_KEYS:
-            return self._get_few(keys)
+        if len(keys) <= _ONE_BY_ONE:
+            return self._get_one_by_one(keys)
         with self._lock:
-            self._spill()
+            if len(keys) > _FEW_KEYS:
+                self._spill()
             prints = self._prints(keys)
             offsets = self._table.find(prints)
+            if self._few:
+                self._overlay(keys, offsets)
             unknown = offsets == UNKNOWN
             if self._complete or not unknown.any():
                 offsets[unknown] = NO_OFFSET
@@ -107,6 +114,7 @@ class BucketFront:
             if len(keys) <= _FEW_KEYS:
                 self._few.update(zip(keys.to_pylist(), offsets.tolist(), strict=True))
                 self._few_applied = applied
+                self._count_few(_FEW_KEY_BYTES * len(self._few))
                 if len(self._few) >= _FEW_KEYS_HELD:
                     self._spill()
             else:
@@ -166,13 +174,14 @@ class BucketFront:
             self._inner.drop(self._bucket)
             with self._lock:
                 self._memory.change(tables=-self._table_bytes, dirty=-self._dirty.nbytes)
+                self._count_few(0)
                 self._table, self._dirty, self._table_bytes = GrowingTable(NarrowHash.words), DirtyLog(), 0
                 self._few, self._few_applied = {}, None
                 self._hash, self._complete = None, True
                 self._begun += 1
                 self.applied = 0
 
-    def _get_few(self, keys: pa.BinaryArray) -> Offsets:
+    def _get_one_by_one(self, keys: pa.BinaryArray) -> Offsets:
         plain: list[bytes] = keys.to_pylist()
         with self._lock:
             offsets = [self._find_one(key) for key in plain]
@@ -204,6 +213,17 @@ class BucketFront:
             offsets = np.fromiter(self._few.values(), np.int64, len(self._few))
             self._store(pa.array(list(self._few), pa.binary()), offsets, self._few_applied)
             self._few, self._few_applied = {}, None
+            self._count_few(0)
+
+    def _overlay(self, keys: pa.BinaryArray, offsets: Offsets) -> None:
+        """Put the offsets in that the dictionary has."""
+        held = enumerate(map(self._few.get, keys.to_pylist()))
+        if found := {row: offset for row, offset in held if offset is not None}:
+            offsets[list(found)] = list(found.values())
+
+    def _count_few(self, held_bytes: int) -> None:
+        self._memory.change(dirty=held_bytes - self._few_bytes)
+        self._few_bytes = held_bytes
 
     def _store(self, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
         if len(keys):

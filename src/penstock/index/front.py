@@ -33,7 +33,7 @@ class FrontedKeyIndex:
         self._memory = FrontMemory(self._settings.table_bytes_max, self._give_up)
         self._fronts: dict[BucketId, BucketFront] = {}
         self._opening = threading.Lock()
-        self._closed = threading.Event()
+        self._closed = False
         self._calls = 0
 
     def get_many(self, bucket: BucketId, keys: pa.BinaryArray) -> Offsets:
@@ -44,7 +44,8 @@ class FrontedKeyIndex:
         """Point each key at its offset, or remove it where the offset is -1, in memory."""
         assert len(keys) == len(offsets)
         front = self._front(bucket)
-        self._relieve(front, max(self._settings.drain_rows_max, 2 * len(keys)))
+        if front.is_pressed or self._memory.dirty_bytes > self._settings.dirty_bytes_max:
+            self._relieve(front, max(self._settings.drain_rows_max, 2 * len(keys)))
         front.apply(keys, offsets, applied)
 
     def apply_run(self, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
@@ -82,7 +83,7 @@ class FrontedKeyIndex:
 
     def close(self) -> None:
         """Release everything; idempotent. What was not flushed may be lost."""
-        self._closed.set()
+        self._closed = True
         self._inner.close()
         self._fronts.clear()
 
@@ -99,7 +100,7 @@ class FrontedKeyIndex:
         return front
 
     def _check_open(self) -> None:
-        if self._closed.is_set():
+        if self._closed:
             raise ClosedError("the index is closed; open it again")
 
     def _relieve(self, front: BucketFront, rows: int) -> None:
