@@ -63,7 +63,7 @@ for attempt in (lambda: table.get(id=1), lambda: penstock.connect(directory / "s
 
     said = run(tmp_path, child)
 
-    assert "ClosedError a connection does not survive a fork; connect again in this process" in said
+    assert "ClosedError an open data directory does not survive a fork; start the process by spawn instead" in said
     assert "UnsupportedError a process forked from one that had a data directory open cannot open one" in said
     assert "child 7" in said
 

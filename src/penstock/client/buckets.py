@@ -58,6 +58,8 @@ def resolve_offsets(info: TableInfo, offsets: OffsetsByBucket) -> dict[TableBuck
     Raises:
         InvalidError: a bucket is none of this table, or an offset is no offset.
     """
+    if not isinstance(offsets, Mapping):
+        raise InvalidError("a cut is offsets by bucket, as t.cut() returns them", found=type(offsets).__name__)
     found: dict[TableBucket, int] = {}
     for bucket, offset in offsets.items():
         if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= OFFSET_MAX:

@@ -7,6 +7,7 @@ A timestamp without zone is taken as UTC where the column has a zone; the revers
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -20,6 +21,7 @@ from penstock.errors import SchemaMismatchError
 # What Arrow raises for values that do not convert; OverflowError comes from Python's own integers.
 CONVERSION_ERRORS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError)
 _DECIMAL_DIGITS: Final = 38
+_OTHER_OBJECT: Final = re.compile(r"Expected bytes|Could not convert|tried to convert|expected a sequence")
 
 V = TypeVar("V", pa.Array, Sequence[Any])
 
@@ -109,7 +111,7 @@ def cast_array(values: pa.Array, field: pa.Field) -> pa.Array:
         return _cast(values, field.type, rounding=False)
     except CONVERSION_ERRORS as error:
         row = _first_failing(values, lambda part: _cast(part, field.type, rounding=False))
-        raise _lost(field, row, error) from error
+        raise _lost(field, row, values[row].as_py(), error) from error
 
 
 def cast_objects(values: Sequence[Any], field: pa.Field) -> pa.Array:
@@ -122,7 +124,7 @@ def cast_objects(values: Sequence[Any], field: pa.Field) -> pa.Array:
         return _from_objects(values, field.type)
     except CONVERSION_ERRORS as error:
         row = _first_failing(values, lambda part: _from_objects(part, field.type))
-        raise _lost(field, row, error) from error
+        raise _lost(field, row, values[row], error) from error
 
 
 def _from_objects(values: Sequence[Any], target: pa.DataType) -> pa.Array:
@@ -187,8 +189,15 @@ def _wrong_type(field: pa.Field, found: pa.DataType) -> SchemaMismatchError:
     )
 
 
-def _lost(field: pa.Field, row: int, error: BaseException) -> SchemaMismatchError:
+def _lost(field: pa.Field, row: int, value: object, error: BaseException) -> SchemaMismatchError:
     reason = str(error).splitlines()[0][:200].rstrip(".")
+    if _OTHER_OBJECT.match(reason):
+        # Arrow takes the type of a column from its first rows, and calls text bytes.
+        reason = f"{type(value).__name__} is no {field.type}"
     return SchemaMismatchError(
-        f"a value does not fit its column ({reason})", column=field.name, row=row, wanted=str(field.type)
+        f"a value does not fit its column ({reason})",
+        column=field.name,
+        row=row,
+        value=repr(value)[:80],
+        wanted=str(field.type),
     )

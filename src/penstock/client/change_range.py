@@ -83,7 +83,7 @@ def resolve_ends(
 
 def is_position(start: StartLike) -> TypeGuard[str]:
     """Tell whether a start is a stream's stored position."""
-    return isinstance(start, str) and start not in list(Start)
+    return isinstance(start, str) and start.lstrip().startswith("{")
 
 
 def decode_position(info: TableInfo, text: str) -> StreamPosition:

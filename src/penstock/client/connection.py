@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +31,7 @@ from penstock.model.schema import Schema
 from penstock.model.spec import make_spec
 
 SCHEMES: Final = ("penstock://", "penstock+tls://")
+_HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]{2,}:[0-9]+")
 
 
 def connect(
@@ -49,7 +51,7 @@ def connect(
         UnavailableError: no server answers there.
         PermissionDeniedError: the server does not know the token.
     """
-    name = os.fspath(target)
+    name = os.fspath(target) if isinstance(target, str | os.PathLike) else ""
     if not isinstance(name, str) or not name:
         raise InvalidError("connect to a directory or a penstock:// url", target=repr(target))
     if name.startswith(SCHEMES):
@@ -58,6 +60,8 @@ def connect(
         return Connection(_remote(name, token, tls), name, distant=True)
     if "://" in name:
         raise InvalidError(f"a server's url begins with {' or '.join(SCHEMES)}", url=name)
+    if _HOST_AND_PORT.fullmatch(name) and not Path(name).exists():
+        raise InvalidError(f"that looks like a server; its url is {SCHEMES[0]}{name}", target=name)
     if token is not None or tls is not None:
         raise InvalidError("token and tls go with a server's url", directory=name)
     return Connection(_embedded(name, settings), name)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from penstock.client.arrow_source import ArrowSource, check_arrow
 from penstock.errors import InvalidError, SchemaMismatchError
 from penstock.model.change import RESERVED_NAMES, ChangeType
+from penstock.model.near_name import did_you_mean
 from penstock.model.schema import Schema
 
 CHANGE_TYPE: Final = pa.field("_change_type", pa.string(), nullable=False)
@@ -165,7 +166,7 @@ def _batch(
         return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
     for name in names:
         if name not in source.names:
-            raise _missing(name, hint, source)
+            raise _missing(name, hint, source, key=name in schema.primary_key)
     arrays = [source.column(field) for field in fields]
     required = schema.primary_key if nulls_in_values else [field.name for field in fields if not field.nullable]
     for field, array in zip(fields, arrays, strict=True):
@@ -178,13 +179,17 @@ def _batch(
 
 def _unknown(name: Any, schema: Schema) -> SchemaMismatchError:
     shown = ", ".join(schema.names[:20]) + (", ..." if len(schema.names) > 20 else "")
-    return SchemaMismatchError(f"the table has no such column; it has {shown}", column=name)
-
-
-def _missing(name: str, hint: str, source: ArrowSource) -> SchemaMismatchError:
+    meant = did_you_mean(name, schema.names)
     return SchemaMismatchError(
-        f"a column is missing from the data; add it{hint}", column=name, found=", ".join(source.names[:20])
+        f"the table has no such column; {meant}it has {shown}; leave it out, or add it with add_column", column=name
     )
+
+
+def _missing(name: str, hint: str, source: ArrowSource, *, key: bool = False) -> SchemaMismatchError:
+    what = (
+        "a key column is missing from the data; add it" if key else f"a column is missing from the data; add it{hint}"
+    )
+    return SchemaMismatchError(what, column=name, found=", ".join(source.names[:20]))
 
 
 def _null(name: str, array: pa.Array, schema: Schema) -> SchemaMismatchError:

@@ -36,7 +36,13 @@ class Link:
             ClosedError: the connection was closed, or belongs to the process that forked this one.
         """
         if os.getpid() != self._pid:
-            raise ClosedError("a connection does not survive a fork; connect again in this process", name=self.name)
+            if self.distant:
+                raise ClosedError("a connection does not survive a fork; connect again in this process", name=self.name)
+            raise ClosedError(
+                "an open data directory does not survive a fork; start the process by spawn instead "
+                "(multiprocessing.set_start_method), or connect to a server",
+                name=self.name,
+            )
         if self.closed:
             raise ClosedError("the connection is closed; connect again", name=self.name)
         return self._node

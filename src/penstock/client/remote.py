@@ -15,7 +15,14 @@ from pyarrow import flight
 
 from penstock.client.call_streams import CallStreams
 from penstock.client.remote_owners import RemoteOwners
-from penstock.errors import ClosedError, InvalidError, NotFoundError
+from penstock.errors import (
+    ClosedError,
+    InvalidError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnavailableError,
+    UnsupportedError,
+)
 from penstock.model.aggregate import AggFunction
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import (
@@ -258,7 +265,13 @@ class RemoteNode(RemoteOwners):
             raise ClosedError("a connection does not survive a fork; connect again in this process", url=self.url)
         call_id = next(self._ids)
         request = asked.encode_request(call_id, arguments)
-        reply = self._streams.ask(request, rows=rows, timeout_ms=self._timeout_ms + wait_ms)
+        try:
+            reply = self._streams.ask(request, rows=rows, timeout_ms=self._timeout_ms + wait_ms)
+        except (UnavailableError, UnsupportedError, PermissionDeniedError) as error:
+            if "cause" not in error.facts:
+                raise
+            # What the connection reports says nothing of where it was to go.
+            raise type(error)(error.message, url=self.url, **error.facts) from error
         return asked.decode_reply(call_id, reply)
 
 

@@ -40,6 +40,7 @@ from penstock.errors import (
 from penstock.model.aggregate import CHOICES, AggFunction
 from penstock.model.merge_engine import MergeEngine
 from penstock.model.names import DEFAULT_DATABASE, TablePath, check_database_name
+from penstock.model.near_name import did_you_mean
 from penstock.model.properties import change_properties
 from penstock.model.schema import Schema
 from penstock.model.spec import check_properties
@@ -159,7 +160,9 @@ class Catalog:
             self._check_database(parsed.database)
             table_id = self._records.ids.get(parsed)
             if table_id is None:
-                raise TableNotFoundError("no such table; create it, or look at list_tables", table=str(parsed))
+                others = [other.table for other in self._records.ids if other.database == parsed.database]
+                meant = did_you_mean(parsed.table, others)
+                raise TableNotFoundError(f"no such table; {meant}create it, or look at list_tables", table=str(parsed))
             return self._records.tables[table_id]
 
     def table_by_id(self, table_id: int, *, dropped: bool = False) -> TableInfo:
@@ -282,7 +285,10 @@ class Catalog:
 
     def _check_database(self, name: str) -> None:
         if name not in self._records.databases:
-            raise DatabaseNotFoundError("no such database; create it with create_database", database=ascii(name))
+            meant = did_you_mean(name, self._records.databases)
+            raise DatabaseNotFoundError(
+                f"no such database; {meant}create it with create_database", database=ascii(name)
+            )
 
     def _put_table(self, info: TableInfo) -> Put:
         key = table_key(info.table_id)

@@ -105,7 +105,7 @@ class ColumnLocks:
             "columns are held by an owner; write other columns, or wait until it lets go",
             holder=other.record.owner,
             columns=self.names(other.record.columns),
-            remaining=format_duration_ms(remaining_ms),
+            remaining=format_duration_ms(-(-remaining_ms // 1000) * 1000),
         )
 
     def names(self, columns: Columns) -> list[str]:

@@ -53,7 +53,7 @@ from penstock.model.calls import (
 from penstock.model.filter import Filter
 from penstock.model.table import TableInfo, TableSpec
 from penstock.runtime.clock import Clock, SystemClock
-from penstock.runtime.directory_lock import DirectoryLock
+from penstock.runtime.directory_lock import DirectoryLock, take_directory
 from penstock.runtime.local_disk import LocalDisk
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.open_files import allow_open_files
@@ -122,13 +122,13 @@ class Engine(LeaseCalls, OwnerCalls):
 
         Raises:
             DirectoryInUseError: another process, or this one, has it open.
+            InvalidError: the path is a file's.
+            PermissionDeniedError: it may not be written.
             CorruptionError: stored bytes are not what was written.
         """
         root = Path(directory)
-        root.mkdir(parents=True, exist_ok=True)
         clock = SystemClock()
-        lock = DirectoryLock(root, clock=clock)
-        lock.acquire()
+        lock = take_directory(root, clock=clock)
         allow_open_files()
         try:
             found = settings if settings is not None else Settings.load(root / "penstock.toml")

@@ -20,6 +20,7 @@ from penstock.errors import InvalidError, LeaseNotFoundError, LimitError, NotFou
 from penstock.model.bucket import BucketId
 from penstock.model.lease import AcquireLease, check_lease_id
 from penstock.model.principal import current
+from penstock.model.quantity import format_duration_ms
 from penstock.runtime.clock import Clock
 
 Freed = Callable[[Collection[BucketId]], None]
@@ -212,9 +213,9 @@ class Leases:
             raise InvalidError("a lease lasts longer than nothing", duration_ms=duration_ms)
         if duration_ms > self._duration_max_ms:
             raise LimitError(
-                "a lease is shorter than kv.lease.max-duration; renew it while you need it",
-                duration_ms=duration_ms,
-                max_ms=self._duration_max_ms,
+                "a lease lasts at most kv.lease.max-duration; renew it while you need it",
+                duration=format_duration_ms(duration_ms),
+                max=format_duration_ms(self._duration_max_ms),
             )
 
 

@@ -51,7 +51,7 @@ class OwnerBook:
         """
         found = self._owners.get(owner)
         if found is None:
-            raise OwnerNotFoundError("no such owner on this table; acquire it", owner=owner)
+            raise OwnerNotFoundError("no such owner on this table; list_owners shows those there are", owner=owner)
         return found
 
     def by_token(self, token: OwnerToken) -> LiveOwner:

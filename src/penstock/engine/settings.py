@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.errors import InvalidError
+from penstock.model.near_name import did_you_mean
 from penstock.model.quantity import format_bytes, format_duration_ms, parse_bytes, parse_duration_ms
 
 ENVIRONMENT_PREFIX: Final = "PENSTOCK_"
@@ -108,7 +109,7 @@ class Settings:
     checkpoint_interval_ms: int = _duration("checkpoint.interval", 60_000, "how often a checkpoint is taken")
     checkpoint_changes: int = _count("checkpoint.changes", 2_000_000, "or after how many changes")
     index_front_bytes: int = _size(
-        "kv.index.front-bytes", 0, "memory for keys in front of the index; 0 for none (experimental)", 0
+        "kv.index.front-bytes", 256 * _MB, "memory for keys in front of the index; 0 for none", 0
     )
     request_bytes_max: int = _size("request.max-bytes", 64 * _MB, "largest request", 1024)
 
@@ -168,7 +169,11 @@ _FAMILIES: Final = tuple(
 
 def _read_setting(name: str, value: Any, source: str) -> tuple[str, Any]:
     if name not in _SETTINGS:
-        raise InvalidError(f"no such setting; there are {', '.join(_SETTINGS)}", setting=name, source=source)
+        raise InvalidError(
+            f"no such setting; {did_you_mean(name, _SETTINGS)}there are {', '.join(_SETTINGS)}",
+            setting=name,
+            source=source,
+        )
     setting, field_name = _SETTINGS[name]
     try:
         return field_name, setting.read(value)

@@ -121,7 +121,10 @@ class Binding:
         return among
 
     def _resolve(self, field: Field) -> tuple[Callable[[Arrays], pa.Array], pa.DataType]:
-        column = self._schema.find(field.path[0])
+        try:
+            column = self._schema.find(field.path[0])
+        except InvalidError as error:
+            raise InvalidError(f"{error.message}; texts stand in 'single quotes'", **error.facts) from error
         name, type_ = column.name, column.type
         self.columns[name] = None
         indices = []

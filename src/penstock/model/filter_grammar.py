@@ -51,7 +51,7 @@ def parse_filter(text: str) -> Predicate:
     reader = _Reader(Cursor(text))
     predicate = reader.read_or()
     if reader.cursor.token.kind is not Kind.END:
-        reader.cursor.fail("expected AND, OR or the end of the filter")
+        reader.cursor.fail("expected AND, OR or the end of the filter, which has no LIKE and no functions")
     if depth(predicate) > FILTER_DEPTH_MAX:
         raise LimitError(f"a filter is nested at most {FILTER_DEPTH_MAX} deep")
     return predicate

@@ -109,6 +109,18 @@ def compare_values(comparator: Comparator, left: Value, right: Value) -> bool | 
 
 def _convert(type_: pa.DataType, value: Value, column: str) -> pa.Scalar | Fraction:
     """Return a literal in the type that it is compared in; a fraction where it is yet to be fitted."""
+    try:
+        found = _converted(type_, value)
+    except InvalidError as error:
+        raise InvalidError(error.message, column=column, type=type_, **error.facts) from error
+    if found is None:
+        raise InvalidError(
+            "the column cannot be compared with this literal", column=column, type=type_, value=repr(value)
+        )
+    return found
+
+
+def _converted(type_: pa.DataType, value: Value) -> pa.Scalar | Fraction | None:
     assert value is not None
     if is_exact(type_) or arrow.is_floating(type_):
         number = _read_numeric(type_, value)
@@ -123,7 +135,7 @@ def _convert(type_: pa.DataType, value: Value, column: str) -> pa.Scalar | Fract
         return pa.scalar(value.encode() if isinstance(value, str) else value, type_)
     elif (arrow.is_date(type_) or arrow.is_timestamp(type_)) and isinstance(value, str | date):
         return _convert_time(type_, value)
-    raise InvalidError("the column cannot be compared with this literal", column=column, type=type_, value=repr(value))
+    return None
 
 
 def _read_numeric(type_: pa.DataType, value: Value) -> int | Decimal | float | None:

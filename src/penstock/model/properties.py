@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from penstock.errors import InvalidError
 from penstock.model.merge_engine import DeleteBehavior
+from penstock.model.near_name import did_you_mean
 from penstock.model.quantity import format_bytes, format_duration_ms, parse_bytes, parse_duration_ms
 
 NONE: Final = "none"
@@ -116,7 +117,8 @@ PROPERTIES: Final = {
 def _find(name: str) -> Property:
     known = PROPERTIES.get(name)
     if known is None:
-        raise InvalidError(f"no such table property; there are {', '.join(PROPERTIES)}", property=name)
+        meant = did_you_mean(name, PROPERTIES)
+        raise InvalidError(f"no such table property; {meant}there are {', '.join(PROPERTIES)}", property=name)
     return known
 
 

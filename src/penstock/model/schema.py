@@ -17,6 +17,7 @@ from penstock.errors import InvalidError, LimitError
 from penstock.model.aggregate import DEFAULT_DELIMITER, DELIMITER, AggFunction, check_takes
 from penstock.model.change import SYSTEM_FIELDS
 from penstock.model.names import check_column_name, fold
+from penstock.model.near_name import did_you_mean
 from penstock.model.type_words import format_type, parse_type
 from penstock.model.types import check_key_type
 
@@ -314,4 +315,4 @@ def _refuse_twins(names: Iterable[str], message: str) -> None:
 
 def _unknown_column(name: object, schema: Schema) -> InvalidError:
     choices = ", ".join(schema.names[:20]) + (", ..." if len(schema.columns) > 20 else "")
-    return InvalidError(f"no such column; there are {choices}", column=name)
+    return InvalidError(f"no such column; {did_you_mean(name, schema.names)}there are {choices}", column=name)

@@ -19,7 +19,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import DirectoryInUseError
+from penstock.errors import DirectoryInUseError, InvalidError, PermissionDeniedError, UnavailableError
 from penstock.runtime.clock import Clock, SystemClock
 
 _held: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
@@ -106,6 +106,32 @@ class DirectoryLock:
 
     def __repr__(self) -> str:
         return f"DirectoryLock({str(self._directory)!r}, held={self.held})"
+
+
+def take_directory(root: Path, *, clock: Clock | None = None) -> DirectoryLock:
+    """Make a data directory if it is not there, and take it.
+
+    Raises:
+        DirectoryInUseError: another process, or this one, holds it.
+        InvalidError: the path is that of a file.
+        PermissionDeniedError: it may not be made or written.
+        UnavailableError: the disk refuses it.
+    """
+    lock = DirectoryLock(root, clock=clock)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InvalidError("the data directory is a file, or below one; name a directory", directory=root) from error
+    except PermissionError as error:
+        raise PermissionDeniedError(
+            "the data directory may not be written; check its rights, or name another", directory=root
+        ) from error
+    except OSError as error:
+        raise UnavailableError(
+            "the data directory cannot be opened; check path and disk", directory=root, cause=error.strerror
+        ) from error
+    return lock
 
 
 def _read_holder(fd: int) -> dict[str, Any]:

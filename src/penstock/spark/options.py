@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.errors import InvalidError
+from penstock.model.near_name import did_you_mean
 from penstock.model.quantity import parse_bytes, parse_duration_ms
 
 URL_VARIABLE: Final = "PENSTOCK_URL"
@@ -91,7 +92,10 @@ class Options:
         for name, value in given.items():
             option = _BY_SPELLING.get(name.lower().replace("_", ""))
             if option is None:
-                raise InvalidError(f"no such option; there are {', '.join(o.spark for o in OPTIONS)}", option=name)
+                known = [option.spark for option in OPTIONS]
+                raise InvalidError(
+                    f"no such option; {did_you_mean(name, known)}there are {', '.join(known)}", option=name
+                )
             if value is not None:
                 self._values[option.name] = _as_text(value)
 

@@ -8,6 +8,7 @@ whatever Flight itself reports (a refused connection, a broken stream) is mapped
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ EXTRA_BYTES_MAX: Final = 4_096
 
 FOREIGN: Final[tuple[tuple[type[BaseException], type[PenstockError], str], ...]] = (
     (flight.FlightTimedOutError, TimedOutError, "the server did not answer in time; it may have done the work"),
-    (flight.FlightUnavailableError, UnavailableError, "the server cannot be reached"),
+    (flight.FlightUnavailableError, UnavailableError, "no server answers; check that it runs, and its host and port"),
     (flight.FlightCancelledError, UnavailableError, "the call was cut off; it may have been done"),
     (flight.FlightUnauthenticatedError, PermissionDeniedError, "the server does not know this caller; pass token="),
     (flight.FlightUnauthorizedError, PermissionDeniedError, "the server does not allow this call"),
@@ -45,6 +46,21 @@ FOREIGN: Final[tuple[tuple[type[BaseException], type[PenstockError], str], ...]]
     (pa.ArrowException, InternalError, "flight reported an error that it should not"),
 )
 """What an exception of Flight means to the caller; the first that fits counts."""
+
+_TELLING: Final[tuple[tuple[str, type[PenstockError], str], ...]] = (
+    ("Failed parsing HTTP/2", UnsupportedError, "whatever answers there is no penstock server; is this its http port?"),
+    ("wrong version number", UnsupportedError, "the server does not speak tls; use penstock://"),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        PermissionDeniedError,
+        "the server's certificate is not trusted; pass its ca by tls=",
+    ),
+)
+"""What a refused connection says that no waiting will mend."""
+_PREAMBLE: Final = re.compile(
+    r"Flight returned [a-z ]+, with message: |failed to connect to all addresses; last error: |"
+    r"errors resolving |(UNKNOWN|UNAVAILABLE|INTERNAL): "
+)
 
 
 def write_fault(error: PenstockError) -> dict[str, Any]:
@@ -82,7 +98,11 @@ def from_flight(error: BaseException) -> PenstockError:
             return read_fault(json.loads(extra))
         except (ValueError, RecursionError, PenstockError):
             return InternalError("the server sent an error that cannot be read; upgrade the older end")
+    cause = _PREAMBLE.sub("", str(error).partition("\n")[0].partition(". gRPC")[0])[:300]
+    for words, kind, message in _TELLING:
+        if words in cause:
+            return kind(message, cause=cause)
     for foreign, kind, message in FOREIGN:
         if isinstance(error, foreign):
-            return kind(message, cause=str(error).partition("\n")[0].partition(". gRPC")[0][:300])
+            return kind(message, cause=cause)
     return InternalError("an unexpected error at the connection", cause=type(error).__name__)

@@ -293,7 +293,8 @@ def test_starts_that_cannot_be_read_are_refused(table: Table, node: FakeNode) ->
     ("options", "message"),
     [
         ({"start": 5}, "a start is penstock.EARLIEST"),
-        ({"start": "soon"}, "not a position of a change stream"),
+        ({"start": "soon"}, "a start is penstock.EARLIEST, .* start='soon'"),
+        ({"start": "{}"}, "not a position of a change stream"),
         ({"images": "before"}, "images are one of full, after images=before"),
         ({"columns": ["nope"]}, "no such column"),
         ({"timeout": -1}, "a timeout is a duration such as 5s"),

@@ -90,7 +90,7 @@ def test_data_of_no_known_kind_is_refused(data: object) -> None:
 
 def test_an_unknown_column_is_named_with_those_there_are() -> None:
     with pytest.raises(
-        SchemaMismatchError, match=r"the table has no such column; it has id, name, amount, n column=nam$"
+        SchemaMismatchError, match=r"no such column; did you mean name\? it has id, name, amount, n; .* column=nam$"
     ):
         ingest_rows([{**ROWS[0], "nam": 1}, ROWS[1]], SCHEMA)
 
@@ -124,7 +124,7 @@ def test_a_nullable_key_field_without_nulls_is_accepted() -> None:
 
 
 def test_a_wrong_value_is_named_by_column_and_row() -> None:
-    with pytest.raises(SchemaMismatchError, match=r"\(Could not convert 'x' .*\) column=n row=1 wanted=int32"):
+    with pytest.raises(SchemaMismatchError, match=r"\(str is no int32\) column=n row=1 value='x' wanted=int32"):
         ingest_rows([ROWS[0], {**ROWS[1], "n": "x"}], SCHEMA)
 
 

@@ -30,7 +30,7 @@ def test_the_node_is_closed_when_the_last_handle_is_gone(node: FakeNode) -> None
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_may_not_use_the_connection_nor_close_it(node: FakeNode) -> None:
-    link = Link(node, "fake")
+    link = Link(node, "fake", distant=True)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

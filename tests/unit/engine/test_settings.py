@@ -30,7 +30,7 @@ def test_defaults_are_those_of_the_guide() -> None:
         "log.fsync-interval": "1s",
         "checkpoint.interval": "1min",
         "checkpoint.changes": "2000000",
-        "kv.index.front-bytes": "0B",
+        "kv.index.front-bytes": "256MB",
         "request.max-bytes": "64MB",
     }
 
@@ -58,7 +58,7 @@ def test_a_file_that_is_not_there_sets_nothing(tmp_path: Path) -> None:
     [
         (
             "[kv.scanner]\nttll = 1\n",
-            r"no such setting; there are kv\.scanner\.ttl,.*setting=kv\.scanner\.ttll source=/",
+            r"did you mean kv\.scanner\.ttl\? there are kv\.scanner\.ttl,.*setting=kv\.scanner\.ttll source=/",
         ),
         ("ttl = 1\n", "no such setting"),
         ("[kv]\nscanner = 5\n", "no such setting"),

@@ -17,7 +17,7 @@ def test_both_spellings_and_any_case_mean_the_same() -> None:
 
 
 def test_unknown_option_is_refused_with_the_list() -> None:
-    with pytest.raises(InvalidError, match="no such option; there are url, table") as caught:
+    with pytest.raises(InvalidError, match=r"no such option; did you mean table\? there are url, table") as caught:
         Options({"tabel": "x"})
     assert caught.value.facts["option"] == "tabel"
 
