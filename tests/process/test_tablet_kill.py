@@ -20,6 +20,9 @@ from typing import Final, NoReturn
 
 import pytest
 
+from penstock.index.front import FrontedKeyIndex
+from penstock.index.front_settings import FrontSettings
+from penstock.index.key_index import KeyIndex
 from penstock.index.rocks import RocksKeyIndex
 from penstock.model.merge_engine import MergeEngine
 from penstock.runtime.local_disk import LocalDisk
@@ -32,6 +35,7 @@ from penstock.testing.tablet_writes import COLUMNS, KEY, RandomWrites, TabletWri
 
 KILLS: Final = 110
 GROUPS_MAX: Final = 40
+TINY: Final = FrontSettings(table_bytes_max=2_000, dirty_bytes_max=500, drain_rows_max=3)
 _REPORT: Final = struct.Struct("<q")
 
 
@@ -106,7 +110,10 @@ def _reports(pipe: int, count: int, patience: float | None) -> list[int]:
 
 def _child(killer: Killer, round_: Round, pipe: int) -> NoReturn:
     try:
-        index = RocksKeyIndex(killer.directory / "index")
+        # Each child has a front of another size, or none, and finds what the one before left.
+        front = round_.random.choice((None, TINY, FrontSettings()))
+        below = RocksKeyIndex(killer.directory / "index")
+        index = below if front is None else FrontedKeyIndex(below, front)
         rig = TabletRig(LocalDisk(killer.directory / "files"), index, oracle=killer.oracle)
         visible = rig.tablet.view.visible
         assert visible in killer.in_doubt, f"visible={visible} acknowledged={killer.in_doubt}"
@@ -123,7 +130,7 @@ def _child(killer: Killer, round_: Round, pipe: int) -> NoReturn:
     os._exit(0)
 
 
-def _look_after(rig: TabletRig, index: RocksKeyIndex, random: Random) -> None:
+def _look_after(rig: TabletRig, index: KeyIndex, random: Random) -> None:
     if random.random() < 0.2:
         seal(rig.tablet, active_too=random.random() < 0.5)
     if random.random() < 0.15:
