@@ -14,14 +14,11 @@ from penstock.cli.options import Output, Url
 from penstock.cli.output import write_records
 from penstock.cli.words import examples
 from penstock.errors import TableNotFoundError
-from penstock.model.quantity import format_duration_ms
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table as Screen
-
     from penstock.client.connection import Connection
     from penstock.client.lease import Lease
+    from penstock.model.calls import ScannerInfo
     from penstock.model.owner import OwnerInfo
 
 FIGURES: Final = pa.schema(
@@ -48,7 +45,7 @@ class Sample:
 
     seconds: float
     tables: dict[str, dict[str, Any]]
-    scanners: int
+    scanners: tuple[ScannerInfo, ...] = ()
     leases: tuple[Lease, ...] = ()
     owners: tuple[OwnerInfo, ...] = ()
 
@@ -107,58 +104,19 @@ def take_sample(connection: Connection) -> Sample:
                 "leases": sum(any(held.table == path for held in lease.snapshots) for lease in leases),
                 "rows_pending": sum(owner.rows_pending for owner in owners if owner.table == path),
             }
-    return Sample(time.monotonic(), tables, len(sessions), tuple(leases), tuple(owners))
+    return Sample(time.monotonic(), tables, tuple(sessions), tuple(leases), tuple(owners))
 
 
 def _watch(connection: Connection, interval: float) -> None:
     # Here, not above: `top --once` in a pipe needs no screen.
     from rich.live import Live  # noqa: PLC0415
 
+    from penstock.cli.top_screen import draw  # noqa: PLC0415
+
     earlier: Sample | None = None
     with Live(screen=True, auto_refresh=False) as live:
         while True:
             sample = take_sample(connection)
-            live.update(_screen(sample, earlier), refresh=True)
+            live.update(draw(sample, earlier), refresh=True)
             earlier = sample
             time.sleep(interval)
-
-
-def _screen(sample: Sample, earlier: Sample | None) -> RenderableType:
-    from rich.console import Group  # noqa: PLC0415
-
-    title = f"{len(sample.tables)} tables, {sample.scanners} scanners   {time.strftime('%H:%M:%S')}"
-    tables = _grid(title, [field.name.replace("_per_s", "/s") for field in FIGURES])
-    for row in sorted(sample.rates_since(earlier), key=lambda row: (-(row["changes_per_s"] or 0), row["table"])):
-        tables.add_row(*(_figure(row[column]) for column in FIGURES.names))
-    shown = [tables]
-    if sample.owners:
-        owners = _grid("owners", ["owner", "table", "columns", "committed", "open", "rows_pending", "expires_in"])
-        for owner in sample.owners:
-            columns, left = ", ".join(owner.columns), format_duration_ms(owner.expires_in_ms) if owner.held else "-"
-            epochs = (_figure(owner.committed_epoch), _figure(owner.open_epoch), _figure(owner.rows_pending))
-            owners.add_row(owner.owner, owner.table, columns, *epochs, left)
-        shown.append(owners)
-    if sample.leases:
-        leases = _grid("leases", ["lease", "of", "tables", "buckets", "bytes", "until"])
-        for lease in sample.leases:
-            held = ", ".join(sorted({bucket.table for bucket in lease.snapshots}))
-            figures = (_figure(len(lease.snapshots)), _figure(lease.info.bytes), f"{lease.expires_at:%F %T}")
-            leases.add_row(lease.id, lease.owner, held, *figures)
-        shown.append(leases)
-    return Group(*shown)
-
-
-def _grid(title: str, headings: list[str]) -> Screen:
-    from rich.table import Table as Screen  # noqa: PLC0415
-
-    grid = Screen(title=title, expand=True)
-    for heading in headings:
-        words = heading in {"table", "owner", "columns", "lease", "of", "tables"}
-        grid.add_column(heading, justify="left" if words else "right")
-    return grid
-
-
-def _figure(value: Any) -> str:
-    if value is None:
-        return "-"
-    return value if isinstance(value, str) else f"{value:,.0f}"

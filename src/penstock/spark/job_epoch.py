@@ -64,7 +64,7 @@ def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str, *, ttl_ms
         None if columns is None else tuple(columns),
         ttl_ms=ttl_ms,
         incarnation=incarnation,
-        holder=f"{socket.gethostname()}:{os.getpid()}",
+        holder=_holder(plan.options.get("query_name")),
     )
     give_up: float | None = None
     while True:
@@ -79,6 +79,12 @@ def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str, *, ttl_ms
             if now >= give_up:
                 raise
         time.sleep(LOCK_POLL_SECONDS)
+
+
+def _holder(query_name: str | None) -> str:
+    # What `penstock top` and `penstock owner list` show: a query by the name that people gave it.
+    process = f"{socket.gethostname()}:{os.getpid()}"
+    return process if query_name is None else f"{query_name} at {process}"
 
 
 def acquire_for_query(link: Link, plan: WritePlan, query: str, batch: int) -> OwnerGrant:

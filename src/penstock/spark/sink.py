@@ -49,7 +49,7 @@ def write_stream(
         InvalidError: an option is not understood, or Spark's workers lack penstock.
     """
     check_worker_python(df.sparkSession)
-    others = {"owner": owner, "visibility": visibility, "checkpoint": checkpoint} | options
+    others = {"owner": owner, "visibility": visibility, "checkpoint": checkpoint, "query_name": query_name} | options
     given = write_options(
         url, table, operation=operation, columns=columns, agg_mode=agg_mode, order_by=order_by, others=others
     )
