@@ -1,58 +1,73 @@
-"""Run the jobs and print one table: `python -m bench --rows 1000000 --only scans`."""
+"""Run the jobs and print one table: `python -m bench --rows 1000000 --only scan`."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import json
-import os
-import platform
+import signal
 import sys
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import gettempdir
 
-from bench.measurement import Measurement, markdown
+from bench import pages
+from bench.peers.roster import call_roll, modules
+from bench.report import Report, read
+from bench.runner import LONG, jobs, run
 from bench.workload import Workload
 
 RESULTS = Path(__file__).parent / "results"
+QUICK_ROWS = 100_000
 
 
 def main() -> int:
-    """Parse the command line, run, print."""
-    jobs = sorted(path.stem.removeprefix("job_") for path in Path(__file__).parent.glob("job_*.py"))
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of a job (default 1,000,000)")
-    parser.add_argument("--batch-rows", type=int, default=20_000, help="rows of a batch (default 20,000)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", action="append", choices=jobs, help="run this job only; may be repeated")
-    parser.add_argument("--root", type=Path, default=Path(gettempdir()), help="where the data goes")
-    asked = parser.parse_args()
-    work = Workload(asked.rows, asked.batch_rows, asked.seed, asked.root)
-    measurements: list[Measurement] = []
-    for job in asked.only or jobs:
-        print(f"running {job} ...", file=sys.stderr, flush=True)
-        measurements += importlib.import_module(f"bench.job_{job}").run(work)
-    facts = _facts(work)
-    print("\n".join(f"{name}: {value}" for name, value in facts.items()) + "\n")
-    print(markdown(measurements))
+    """Parse the command line, run, print; return 1 if a job failed."""
+    asked = _parser().parse_args()
+    if asked.read is not None:
+        return _show(read(asked.read.read_text()), write_docs=asked.write_docs)
+    # Ended from outside, the peers must still be stopped: as an exit, their contexts see it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    count = asked.rows or (QUICK_ROWS if asked.quick else 1_000_000)
+    work = Workload(count, asked.batch_rows, asked.seed, asked.root, asked.repeats, growth=asked.growth)
+    chosen = [job for job in asked.only or jobs() if asked.only or job not in (LONG if asked.quick else ())]
+    chosen = [job for job in chosen if job not in (asked.without or ())]
+    roster = call_roll(work, asked.peer)
+    report, failed = run(replace(work, peers=tuple(roster.present)), chosen, roster)
     RESULTS.mkdir(exist_ok=True)
-    document = {"facts": facts, "measurements": [asdict(m) | {"ratio": m.ratio} for m in measurements]}
     target = RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
-    target.write_text(json.dumps(document, indent=2))
+    target.write_text(report.document())
+    _show(report, write_docs=asked.write_docs and not failed)
+    print(f"written to {target}", file=sys.stderr)
+    for job, why in failed.items():
+        print(f"FAILED: {job}: {why}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _show(report: Report, *, write_docs: bool) -> int:
+    print(report.markdown())
+    if write_docs:
+        for path in pages.write(report, Path(__file__).parents[1]):
+            print(f"written: {path}", file=sys.stderr)
     return 0
 
 
-def _facts(work: Workload) -> dict[str, str]:
-    packages = ("pyarrow", "numpy", "rocksdict")
-    return {
-        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-        "versions": ", ".join(f"{name} {version(name)}" for name in packages),
-        "rows": f"{work.rows:,} in batches of {work.batch_rows:,}, seed {work.seed}",
-    }
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--rows", type=int, help="rows of a job (default 1,000,000)")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{QUICK_ROWS:,} rows, and without {', '.join(LONG)}: some minutes"
+    )
+    parser.add_argument("--batch-rows", type=int, default=20_000, help="rows of a batch (default 20,000)")
+    parser.add_argument("--repeats", type=int, default=3, help="how often each work is measured (default 3)")
+    parser.add_argument("--growth", type=int, default=4, choices=(1, 4, 16), help="scaling: times its first size")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", action="append", choices=jobs(), help="run this job only; may be repeated")
+    parser.add_argument("--without", action="append", choices=jobs(), help="leave this job out; may be repeated")
+    parser.add_argument("--peer", action="append", choices=modules(), help="with this peer only; may be repeated")
+    parser.add_argument("--root", type=Path, default=Path(gettempdir()), help="where the data goes")
+    parser.add_argument("--write-docs", action="store_true", help="write the figures into README and docs")
+    parser.add_argument("--read", type=Path, help="run nothing: show, or write, the figures of this JSON")
+    return parser
 
 
 if __name__ == "__main__":

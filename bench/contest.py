@@ -15,7 +15,7 @@ Entry = Callable[[Session], Iterable[Score]]
 
 
 def contest(work: Workload, entry: Entry, kind: str = "") -> list[Figure]:
-    """Enter every peer but table formats, and the bounds of this kind; a session that cannot do the job yields nothing."""
+    """Enter every peer but table formats, and the bounds of this kind; who cannot do the job yields nothing."""
     figures = []
     for peer in work.peers:
         if peer.transport is not Transport.FILES and (not peer.bounds or kind in peer.bounds):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from bench.agreement import Fingerprint, agree, totals_fingerprint
 from bench.contest import contest
+from bench.loading import each
 from bench.measurement import Figure, Score, timed
 from bench.peers.peer import Folds, Session
 from bench.workload import Workload
@@ -33,14 +35,14 @@ def run(work: Workload) -> list[Figure]:
             return
         for job, batches in kinds:
             session.create_totals()
-            took = timed(lambda b=batches: [session.fold(batch) for batch in b], work.repeats, warm=1)  # type: ignore[misc]
+            took = timed(each(session.fold, batches), work.repeats, warm=1)
             yield took.score(job, work.rows)
             agree(job, totals_fingerprint(session.totals()), _expected(batches, took.repeats + 1))
 
     return contest(work, enter)
 
 
-def _batches(keys: np.ndarray, values: np.ndarray, size: int) -> list[pa.RecordBatch]:  # type: ignore[type-arg]
+def _batches(keys: npt.NDArray[np.int64], values: npt.NDArray[np.int64], size: int) -> list[pa.RecordBatch]:
     return [
         pa.RecordBatch.from_pydict({"key": keys[at : at + size].astype(np.int64), "value": values[at : at + size]})
         for at in range(0, len(keys), size)
@@ -48,7 +50,11 @@ def _batches(keys: np.ndarray, values: np.ndarray, size: int) -> list[pa.RecordB
 
 
 def _expected(batches: list[pa.RecordBatch], times: int) -> Fingerprint:
-    folded = pa.Table.from_batches(batches).group_by("key").aggregate([("value", "sum"), ("value", "max"), ("value", "count")])
+    folded = (
+        pa.Table.from_batches(batches)
+        .group_by("key")
+        .aggregate([("value", "sum"), ("value", "max"), ("value", "count")])
+    )
     many = pa.scalar(times, pa.int64())
     return totals_fingerprint(
         pa.table(

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from bench.agreement import agree, fingerprint
 from bench.contest import contest
-from bench.expected import load, rows_after
+from bench.expected import rows_after
+from bench.loading import load
 from bench.measurement import Figure, Score, timing
 from bench.peers.peer import Bootstraps, Drained, Session
 from bench.workload import Workload

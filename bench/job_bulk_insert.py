@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from bench.agreement import agree, fingerprint
 from bench.contest import contest
 from bench.expected import rows_after
+from bench.loading import each
 from bench.measurement import Figure, Score, timed
 from bench.peers.peer import Scans, Session
 from bench.workload import SCHEMA, Workload
@@ -19,7 +20,7 @@ def run(work: Workload) -> list[Figure]:
     def enter(session: Session) -> Iterator[Score]:
         session.create()
         session.upsert(batches[0])  # Warms the connection; the table is made anew.
-        took = timed(lambda: [session.upsert(batch) for batch in batches], work.repeats, before=session.create)
+        took = timed(each(session.upsert, batches), work.repeats, before=session.create)
         yield took.score("bulk insert", work.rows)
         if isinstance(session, Scans):
             agree("bulk insert", fingerprint(session.scan(SCHEMA.names)), expected)

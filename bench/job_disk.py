@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bench.agreement import agree, fingerprint
 from bench.contest import figure, running
-from bench.expected import load, rows_after
+from bench.expected import rows_after
+from bench.loading import load
 from bench.measurement import Figure, Score
 from bench.peers.peer import Changes, Peer, Scans, Transport
 from bench.workload import SCHEMA, Workload
@@ -31,6 +32,8 @@ def run(work: Workload) -> list[Figure]:
 def _enter(peer: Peer, work: Workload) -> Iterator[Figure]:
     with work.directory() as directory:
         with running(peer, directory), closing(peer.session()) as session:
+            session.create(changelog=True)
+            empty = _bytes_under(directory)
             load(session, work, changelog=True)
             for salt in range(1, UPDATES + 1):
                 for batch in work.batches(salt):
@@ -39,7 +42,7 @@ def _enter(peer: Peer, work: Workload) -> Iterator[Figure]:
             agree(JOB, fingerprint(session.scan(SCHEMA.names)), rows_after(work, UPDATES))
             note = "" if isinstance(session, Changes) else "no changelog"
         # Stopped: what is on disk is all there is.
-        size = _bytes_under(directory)
+        size = _bytes_under(directory) - empty
     yield figure(peer, Score(JOB, "bytes/row", size / work.rows, note=note, less_is_better=True))
 
 

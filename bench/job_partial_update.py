@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from bench.agreement import agree, fingerprint
 from bench.contest import contest
-from bench.expected import load
+from bench.loading import each, load
 from bench.measurement import Figure, Score, timed
 from bench.peers.peer import Parts, Scans, Session
 from bench.workload import SCHEMA, Workload
@@ -27,7 +27,7 @@ def run(work: Workload) -> list[Figure]:
         if not isinstance(session, Parts) or not isinstance(session, Scans):
             return
         load(session, work)
-        took = timed(lambda: [session.set_amounts(batch) for batch in batches], work.repeats)
+        took = timed(each(session.set_amounts, batches), work.repeats)
         yield took.score("partial update, one column", work.rows)
         agree("partial update", fingerprint(session.scan(SCHEMA.names)), expected)
 

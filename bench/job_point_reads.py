@@ -8,7 +8,7 @@ import numpy as np
 
 from bench.agreement import agree
 from bench.contest import contest
-from bench.expected import load
+from bench.loading import load
 from bench.measurement import Figure, Score, timed
 from bench.peers.peer import Looks, Session
 from bench.workload import Workload

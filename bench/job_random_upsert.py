@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from bench.agreement import agree, fingerprint
 from bench.contest import contest
-from bench.expected import load, rows_after
+from bench.expected import rows_after
+from bench.loading import load
 from bench.measurement import SECONDS_MAX, Figure, Score, timing
 from bench.peers.peer import Changes, Drained, Scans, Session
 from bench.workload import SCHEMA, Workload

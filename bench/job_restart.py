@@ -17,7 +17,8 @@ from pathlib import Path
 
 from bench.agreement import agree, fingerprint
 from bench.contest import figure
-from bench.expected import load, rows_after
+from bench.expected import rows_after
+from bench.loading import load
 from bench.measurement import Figure, Score
 from bench.peers.peer import Peer, Processes, Scans, Transport
 from bench.workload import SCHEMA, Workload

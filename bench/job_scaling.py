@@ -13,6 +13,7 @@ import pyarrow as pa
 
 import penstock
 from bench.contest import running
+from bench.loading import each
 from bench.measurement import Point, timed
 from bench.peers.peer import Peer, Session
 from bench.workload import SCHEMA, Workload, rows
@@ -33,7 +34,7 @@ def run(work: Workload) -> list[Point]:
         *_as_the_table_grows(work),
         *_as_batches_shrink(part),
         *_as_clients_multiply(part),
-        *_as_columns_widen(part),
+        *_as_columns_widen(replace(work, rows=max(work.rows // 20, min(work.rows, 20_000)))),
         *_as_buckets_multiply(part),
     ]
 
@@ -50,7 +51,7 @@ def _as_the_table_grows(work: Workload) -> Iterator[Point]:
             # Every so many rows one: the updates touch the whole of the table.
             ids = work.ids(salt=times) * times
             spread = [rows(ids[at : at + work.batch_rows], times) for at in range(0, len(ids), work.batch_rows)]
-            took = timed(lambda b=spread: [table.upsert(batch) for batch in b], 1)  # type: ignore[misc]
+            took = timed(each(table.upsert, spread), 1)
             yield Point(plot, "upsert", size, 1e6 * took.seconds / work.rows)
             scan = timed(lambda: table.scan().to_arrow(), work.repeats, warm=1)
             yield Point(plot, "scan", size, 1e6 * scan.seconds / size)
@@ -63,7 +64,7 @@ def _as_batches_shrink(work: Workload) -> Iterator[Point]:
         for size in BATCH_ROWS:
             batches = work.batches(salt=1, batch_rows=size)[:CALLS_MAX] if size <= work.rows else []
             if batches:
-                took = timed(lambda b=batches: [table.upsert(batch) for batch in b], work.repeats)  # type: ignore[misc]
+                took = timed(each(table.upsert, batches), work.repeats)
                 count = sum(batch.num_rows for batch in batches)
                 # A call has a cost of its own: it is shared by the rows of a batch, so cost times rows must not grow.
                 yield Point("batches shrink (rows)", "upsert", size, 1e6 * took.seconds / count, share=size)
@@ -102,18 +103,16 @@ def _written_by(peer: Peer, clients: int, work: Workload) -> tuple[float, int]:
 
 
 def _as_columns_widen(work: Workload) -> Iterator[Point]:
-    """Widen the rows; fewer of them in proportion, so that each point moves as much data."""
     for width in COLUMNS:
-        fewer = replace(work, rows=max(work.rows * COLUMNS[0] // width, 1))
-        wide = [widened(batch, width) for batch in fewer.batches()]
+        wide = [widened(batch, width) for batch in work.batches()]
         with _table(work, wide[0].schema) as table:
             for batch in wide:
                 table.upsert(batch)
-            took = timed(lambda b=wide, t=table: [t.upsert(batch) for batch in b], work.repeats)  # type: ignore[misc]
+            took = timed(each(table.upsert, wide), work.repeats)
             scan = timed(lambda t=table: t.scan().to_arrow(), work.repeats, warm=1)  # type: ignore[misc]
         for line, seconds in (("upsert", took.seconds), ("scan", scan.seconds)):
             # A row has as many cells as columns: linear means that a cell costs the same.
-            yield Point("columns widen", line, width, 1e6 * seconds / fewer.rows, share=COLUMNS[0] / width)
+            yield Point("columns widen", line, width, 1e6 * seconds / work.rows, share=COLUMNS[0] / width)
 
 
 def _as_buckets_multiply(work: Workload) -> Iterator[Point]:
@@ -122,10 +121,11 @@ def _as_buckets_multiply(work: Workload) -> Iterator[Point]:
             for batch in work.batches():
                 table.upsert(batch)
             updates = work.batches(salt=1)
-            took = timed(lambda b=updates, t=table: [t.upsert(batch) for batch in b], work.repeats)  # type: ignore[misc]
+            took = timed(each(table.upsert, updates), work.repeats)
             scan = timed(lambda t=table: t.scan().to_arrow(), work.repeats, warm=1)  # type: ignore[misc]
         for line, seconds in (("upsert", took.seconds), ("scan", scan.seconds)):
-            yield Point("buckets multiply", line, buckets, 1e6 * seconds / work.rows)
+            # A bucket is a log of its own: linear means that a batch pays for each bucket that it reaches.
+            yield Point("buckets multiply", line, buckets, 1e6 * seconds / work.rows, share=BUCKETS[0] / buckets)
 
 
 def widened(batch: pa.RecordBatch, width: int) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from bench.agreement import agree, fingerprint
 from bench.contest import contest
-from bench.expected import load
+from bench.loading import load
 from bench.measurement import Figure, Score, timed
 from bench.peers.peer import Scans, Session
 from bench.workload import SCHEMA, Workload

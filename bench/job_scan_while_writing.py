@@ -9,7 +9,7 @@ from itertools import cycle
 
 from bench.agreement import agree
 from bench.contest import figure, running
-from bench.expected import load
+from bench.loading import load
 from bench.measurement import Figure, Score, timing
 from bench.peers.peer import Peer, Scans, Session, Transport
 from bench.workload import Workload

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from bench.agreement import agree, fingerprint
@@ -67,5 +68,5 @@ def _commit(session: Session, batch: pa.RecordBatch) -> float:
     return seconds
 
 
-def _expected(salts: np.ndarray) -> pa.Table:  # type: ignore[type-arg]
+def _expected(salts: npt.NDArray[np.int64]) -> pa.Table:
     return pa.Table.from_batches([rows(np.flatnonzero(salts == salt), int(salt)) for salt in np.unique(salts)])

@@ -67,11 +67,12 @@ def bounds_table(measurements: list[Measurement]) -> str:
 
 def scaling_table(points: list[Point]) -> str:
     """Return the cost of a row at each point."""
-    lines = ["| as | work | at: microseconds a row | growth, shared | |", "|---|---|---|---:|---|"]
+    lines = ["| as | work | at: microseconds a row | last / first | of linear | |", "|---|---|---|---:|---:|---|"]
     for plot, line in dict.fromkeys((point.plot, point.line) for point in points):
         row = [point for point in points if (point.plot, point.line) == (plot, line)]
         costs = ", ".join(f"{point.x:,}: {point.microseconds:,.3g}" for point in row)
-        lines.append(f"| {plot} | {line} | {costs} | {growth(row):.2f}x | {_word(row)} |")
+        raw = row[-1].microseconds / row[0].microseconds
+        lines.append(f"| {plot} | {line} | {costs} | {raw:.2f}x | {growth(row):.2f} | {_word(row)} |")
     return "\n".join(lines)
 
 
@@ -86,7 +87,11 @@ def verdict(points: list[Point]) -> str:
     rows: dict[tuple[str, str], list[Point]] = {}
     for point in points:
         rows.setdefault((point.plot, point.line), []).append(point)
-    worse = [f"{line} as {plot} ({growth(row):.1f}x)" for (plot, line), row in rows.items() if growth(row) > LEVEL_MAX]
+    worse = [
+        f"{line} as {plot} ({growth(row):.1f} times linear)"
+        for (plot, line), row in rows.items()
+        if growth(row) > LEVEL_MAX
+    ]
     return f"Worse than linear: {'; '.join(worse)}." if worse else "Nothing is worse than linear."
 
 

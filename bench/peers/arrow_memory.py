@@ -29,7 +29,9 @@ class ArrowMemory:
 
     def settings(self) -> str:
         """Return what is done."""
-        return f"{pa.__version__}; the last version of each row in memory, filtered by one comparison; nothing is stored"
+        return (
+            f"{pa.__version__}; the last version of each row in memory, filtered by one comparison; nothing is stored"
+        )
 
     def session(self) -> ArrowMemorySession:
         """Begin with nothing."""
@@ -60,7 +62,9 @@ class ArrowMemorySession:
         rows = self.live()
         if items is not None:
             return rows.filter(pc.field("items") == items).select(list(columns))
-        return rows.select(list(columns)).filter(pc.greater_equal(rows.column("at"), pa.scalar(0, SCHEMA.field("at").type)))
+        return rows.select(list(columns)).filter(
+            pc.greater_equal(rows.column("at"), pa.scalar(0, SCHEMA.field("at").type))
+        )
 
     def live(self) -> pa.Table:
         """Return the last version of each row."""

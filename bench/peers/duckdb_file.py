@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bench.peers.peer import Transport
 
-_SET = "city = excluded.city, amount = excluded.amount, items = excluded.items, \"at\" = excluded.\"at\""
+_SET = 'city = excluded.city, amount = excluded.amount, items = excluded.items, "at" = excluded."at"'
 
 
 class DuckDB:
@@ -57,7 +57,7 @@ class DuckDBSession:
         """Make the table."""
         self._connection.execute(
             "CREATE OR REPLACE TABLE bench "
-            "(id BIGINT PRIMARY KEY, city VARCHAR, amount DOUBLE, items BIGINT, \"at\" TIMESTAMPTZ)"
+            '(id BIGINT PRIMARY KEY, city VARCHAR, amount DOUBLE, items BIGINT, "at" TIMESTAMPTZ)'
         )
 
     def upsert(self, batch: pa.RecordBatch) -> None:

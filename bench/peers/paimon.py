@@ -1,4 +1,4 @@
-"""Apache Paimon in local files, by pypaimon, which needs an older Arrow: in a Python of its own, spoken to over pipes."""
+"""Apache Paimon in local files, by pypaimon, which needs an older Arrow: in a Python of its own, over pipes."""
 
 from __future__ import annotations
 

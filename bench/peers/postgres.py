@@ -45,9 +45,9 @@ class PostgreSQL:
             version = connection.info.server_version
         words = ", ".join(f"{name}={value}" for name, value in SETTINGS.items())
         return (
-            f"{version // 10000}.{version % 10000}; {words}; binary COPY by ADBC into a temporary table, then INSERT .. "
-            "ON CONFLICT DO UPDATE; scans by ADBC into Arrow; the changelog is a logical slot (pgoutput, REPLICA "
-            "IDENTITY FULL), read in binary; of its messages only the ids are decoded"
+            f"{version // 10000}.{version % 10000}; {words}; binary COPY by ADBC into a temporary table, then "
+            "INSERT .. ON CONFLICT DO UPDATE; scans by ADBC into Arrow; the changelog is a logical slot (pgoutput, "
+            "REPLICA IDENTITY FULL), read in binary; of its messages only the ids are decoded"
         )
 
     def session(self) -> PostgresSession:

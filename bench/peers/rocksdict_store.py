@@ -79,7 +79,9 @@ class RocksdictSession:
     def lookup(self, ids: Sequence[int]) -> int:
         """Get each key."""
         assert self._db is not None
-        return sum(value is not None for value in self._db.get([number.to_bytes(8) for number in ids]))
+        values = self._db.get([number.to_bytes(8) for number in ids])
+        assert values is not None
+        return sum(value is not None for value in values)
 
     def close(self) -> None:
         """Close the store."""

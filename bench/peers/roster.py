@@ -43,10 +43,12 @@ def call_roll(work: Workload, names: Collection[str] | None = None) -> Roster:
             roster.absent[name] = f"{error}; pip install 'penstock[bench]'"
             continue
         try:
-            why = peer.missing() or _settle(roster, peer, work)
+            why = peer.missing()
+            if why is None:
+                _settle(roster, peer, work)
         except PeerError as error:
             why = str(error)
-        if why:
+        if why is not None:
             roster.absent[peer.name] = why
     return roster
 

@@ -1,0 +1,88 @@
+"""The picture for the README: every job a row, every peer a mark, as a multiple of Penstock on a logarithmic scale."""
+
+from __future__ import annotations
+
+import math
+
+from bench.drawing import Drawing
+from bench.measurement import Figure, Score
+
+WIDTH = 860
+LEFT, RIGHT = 270, 830
+ROW = 22
+OURS = "Penstock"
+
+
+def draw(figures: list[Figure], facts: dict[str, str]) -> str:
+    """Return the picture of all figures that have one of ours beside them."""
+    rows = _rows([figure for figure in figures if not figure.bound])
+    ratios = [ratio for marks in rows.values() for _, ratio in marks]
+    low = min(-1, math.floor(math.log10(min(ratios, default=0.1))))
+    high = max(1, math.ceil(math.log10(max(ratios, default=10))))
+    described = "Marks left of the line at 1 are slower or larger than Penstock, marks right of it faster or smaller."
+    drawing = Drawing(WIDTH, "Speed beside Penstock's", described)
+    peers = list(dict.fromkeys(peer for marks in rows.values() for peer, _ in marks))
+    y = _head(drawing, peers, facts)
+    top = y + 26
+    section = ""
+    for (part, job), marks in rows.items():
+        if part != section:
+            section = part
+            y += 34
+            drawing.text(20, y, part, size=14)
+        y += ROW
+        drawing.text(34, y + 4, job, kind="quiet", size=12)
+        drawing.rule(LEFT, y, RIGHT, y)
+        for peer, ratio in marks:
+            drawing.mark(_x(math.log10(ratio), low, high), y, peers.index(peer) + 1)
+    _scale(drawing, low, high, top, y + 14)
+    return drawing.svg(int(y + 44))
+
+
+def _rows(figures: list[Figure]) -> dict[tuple[str, str], list[tuple[str, float]]]:
+    """Return for each job the peers' speed as a multiple of ours."""
+    rows: dict[tuple[str, str], list[tuple[str, float]]] = {}
+    ours = {(f.section, f.score.job): f.score for f in figures if f.peer.startswith(OURS)}
+    for figure in figures:
+        key = (figure.section, figure.score.job)
+        if key in ours and not figure.peer.startswith(OURS):
+            rows.setdefault(key, []).append((figure.peer, _ratio(figure.score, ours[key])))
+    return rows
+
+
+def _ratio(theirs: Score, ours: Score) -> float:
+    a, b = max(theirs.value, 1e-9), max(ours.value, 1e-9)
+    return b / a if ours.less_is_better else a / b
+
+
+def _head(drawing: Drawing, peers: list[str], facts: dict[str, str]) -> float:
+    drawing.text(
+        20, 30, "As a multiple of Penstock: left of 1 is slower or larger than it, right faster or smaller", size=16
+    )
+    drawing.text(
+        20, 50, f"{facts.get('date', '')}; {facts.get('machine', '')}; {facts.get('rows', '')}", kind="quiet", size=11
+    )
+    for number, peer in enumerate(peers):
+        x = 26 + 118 * number
+        drawing.mark(x, 72, number + 1)
+        drawing.text(x + 12, 76, peer, size=12)
+    return 66
+
+
+def _scale(drawing: Drawing, low: int, high: int, top: float, bottom: float) -> None:
+    for power in range(low, high + 1):
+        x = _x(power, low, high)
+        drawing.rule(x, top, x, bottom, "axis" if power == 0 else "rule")
+        words = f"{10**power:,}x" if power >= 0 else f"1/{10**-power:,}"
+        drawing.text(
+            x,
+            bottom + 18,
+            "Penstock" if power == 0 else words,
+            kind="word" if power == 0 else "quiet",
+            anchor="middle",
+            size=12,
+        )
+
+
+def _x(power: float, low: int, high: int) -> float:
+    return LEFT + (power - low) / (high - low) * (RIGHT - LEFT)
