@@ -42,12 +42,13 @@ class Pin(Protocol):
 
 
 class BucketScan:
-    """Reads one bucket at a snapshot; `call` says which, what, and from where."""
+    """Reads one bucket at a snapshot; `call` says which, what, and from where; `opened` is a first page had already."""
 
-    def __init__(self, link: Link, call: OpenScan, pin: Pin) -> None:
+    def __init__(self, link: Link, call: OpenScan, pin: Pin, opened: Page | None = None) -> None:
         self._link = link
         self._call = call
         self._pin = pin
+        self._opened = opened
         self._scanner_id: str | None = None
 
     def portions(self) -> Generator[Portion, None, None]:
@@ -58,7 +59,7 @@ class BucketScan:
             PenstockError: as the node answered, once that is not worth retrying.
         """
         try:
-            page, call_seq_id = self._open(), 0
+            page, call_seq_id = self._first(), 0
             while True:
                 self._pass(page)
                 if not page.has_more:
@@ -69,6 +70,13 @@ class BucketScan:
                 page, call_seq_id = self._next(call_seq_id + 1)
         finally:
             self._close()
+
+    def _first(self) -> Page:
+        page, self._opened = self._opened, None
+        if page is None:
+            return self._open()
+        self._scanner_id = page.scanner_id
+        return page
 
     def _pass(self, page: Page) -> None:
         limit = None if self._call.limit is None else self._call.limit - page.batch.num_rows

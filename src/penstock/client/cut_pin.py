@@ -56,17 +56,22 @@ class CutPin:
             OffsetOutOfRangeError: it can no longer be read.
         """
         with self._lock:
-            offsets = dict(self._cut.offsets)
+            before, offsets = self._cut, dict(self._cut.offsets)
             self._cut = self._link.retry.run(
                 lambda: self._link.node.open_cut(self._table_id, as_of=offsets, buckets=tuple(offsets))
             )
+        # It may be that only the session was lost; then the node still knows the cut of before.
+        self._release(before)
 
     def release(self) -> None:
         """Let go of the cut; idempotent."""
-        if self._link.closed or not self._cut.cut_id:
+        self._release(self._cut)
+
+    def _release(self, cut: Cut) -> None:
+        if self._link.closed or not cut.cut_id:
             return
         try:
-            self._link.node.release_cut(self._cut.cut_id)
+            self._link.node.release_cut(cut.cut_id)
         except PenstockError:
             # A pin that cannot be released now expires by itself.
             return

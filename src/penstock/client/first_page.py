@@ -1,21 +1,18 @@
 """The first page of a scan together with its snapshot, in one call.
 
 A bucket's session takes its own snapshot when none is named, so one bucket needs no cut to begin
-with: a small table is read whole in a single round trip. What is more than a page goes on under a
-cut, which is pinned while the session still holds the snapshot.
+with: a small table is read whole in a single round trip. If there is more than a page, the node pins
+the snapshot as a cut in the same call, so that the scan outlives its session.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from penstock.client.cut_pin import CutPin
 from penstock.client.link import Link
 from penstock.client.retry import worth_retrying
 from penstock.client.scan_request import ScanRequest, ScanSource
-from penstock.errors import PenstockError, TooManyScannersError
+from penstock.errors import TooManyScannersError
 from penstock.model.bucket import TableBucket
-from penstock.model.calls import Cut, OpenScan, Page
+from penstock.model.calls import OpenScan, Page
 from penstock.model.table import TableInfo
 
 
@@ -42,6 +39,7 @@ def open_first(link: Link, info: TableInfo, request: ScanRequest, bucket: TableB
         columns=request.columns,
         filter=request.filter,
         limit=request.limit,
+        pin=True,
     )
     try:
         return link.retry.run(
@@ -51,20 +49,3 @@ def open_first(link: Link, info: TableInfo, request: ScanRequest, bucket: TableB
     except TooManyScannersError:
         # A cut takes no session: it fixes the snapshot now, and whoever reads it waits for room then.
         return None
-
-
-def pin_rest(link: Link, info: TableInfo, bucket: TableBucket, page: Page) -> CutPin:
-    """Keep the snapshot of a first page readable for the rest of the scan, and end the page's session.
-
-    Raises:
-        PenstockError: as the node answered, once that is not worth retrying.
-    """
-    offsets = {bucket: page.log_offset}
-    if not page.has_more:
-        return CutPin(link, info.table_id, Cut("", offsets))
-    pin = CutPin.take(link, info.table_id, as_of=offsets, buckets=(bucket,))
-    assert page.scanner_id is not None, "a page that has more belongs to a session"
-    # A session that cannot be closed now expires by itself.
-    with suppress(PenstockError):
-        link.node.close_scanner(page.scanner_id)
-    return pin

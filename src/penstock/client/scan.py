@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.client.bucket_scan import BucketScan, Portion
 from penstock.client.buckets import require_every
 from penstock.client.cut_pin import CutPin
-from penstock.client.first_page import only_bucket, open_first, pin_rest
+from penstock.client.first_page import only_bucket, open_first
 from penstock.client.link import Link
 from penstock.client.log_scan import LogScan
 from penstock.client.page_ahead import PageAhead
@@ -25,7 +25,7 @@ from penstock.client.scan_token import BucketPosition, ScanToken
 from penstock.client.snapshot_cut import LeasePin, leased_buckets, pin_newest
 from penstock.errors import ClosedError, InvalidError
 from penstock.model.bucket import TableBucket
-from penstock.model.calls import OpenScan, Page
+from penstock.model.calls import Cut, OpenScan, Page
 from penstock.model.html_table import html_table
 from penstock.model.table import TableInfo
 
@@ -58,13 +58,11 @@ class Scan(Iterator[pa.RecordBatch]):
         self._index = 0
         self._schema = request.schema(info)
         # The generator must not hold the scan, or its thread would keep a forgotten scan alive.
-        steps = (
-            _steps(link, info, request, pin, tuple(positions))
-            if first is None
-            else _steps_after(first, link, info, request, pin=pin, position=positions[0])
-        )
+        steps = _steps(link, info, request, pin, tuple(positions), first=first)
         # With a limit a page ahead may be one too many; beside an engine in this process a thread only costs.
         ahead = link.distant and request.limit is None and (first is None or first.has_more)
+        # Begun, so that closing the generator ends the session that its first page belongs to.
+        self._begun = next(steps) if first is not None and not ahead else None
         self._steps = PageAhead(steps, name=f"penstock-scan-{info.path}") if ahead else steps
         self._reading = threading.Lock()
         # A generator that was never asked has nothing to clean up when it is forgotten; the cut is there already.
@@ -85,7 +83,8 @@ class Scan(Iterator[pa.RecordBatch]):
         first = None if bucket is None else open_first(link, info, request, bucket)
         if bucket is not None and first is not None:
             position = BucketPosition(bucket.partition, bucket.bucket, first.log_offset, 0)
-            return cls(link, info, request, pin_rest(link, info, bucket, first), [position], first=first)
+            pin = CutPin(link, info.table_id, Cut(first.cut_id or "", {bucket: first.log_offset}))
+            return cls(link, info, request, pin, [position], first=first)
         if request.as_of is not None:
             require_every(info, request.as_of, request.buckets or link.node.buckets(info.table_id))
         starts: Mapping[TableBucket, int] = {}
@@ -189,7 +188,7 @@ class Scan(Iterator[pa.RecordBatch]):
         with self._reading:
             if not self._closed.is_set():
                 try:
-                    step = next(self._steps)
+                    step, self._begun = self._begun or next(self._steps), None
                 except StopIteration:
                     if not self._closed.is_set():
                         raise
@@ -268,6 +267,8 @@ def _steps(
     request: ScanRequest,
     pin: CutPin | LeasePin,
     positions: tuple[BucketPosition, ...],
+    *,
+    first: Page | None,
 ) -> Generator[tuple[int, Portion], None, None]:
     left = request.limit
     try:
@@ -276,7 +277,8 @@ def _steps(
                 continue
             if left == 0:
                 return
-            with closing(_portions(link, info, replace(request, limit=left), pin, position)) as portions:
+            asked = replace(request, limit=left)
+            with closing(_portions(link, info, asked, pin, position, opened=first)) as portions:
                 for portion in portions:
                     left = None if left is None else left - portion[0].num_rows
                     yield index, portion
@@ -284,24 +286,14 @@ def _steps(
         pin.release()
 
 
-def _steps_after(
-    first: Page,
+def _portions(
     link: Link,
     info: TableInfo,
     request: ScanRequest,
-    *,
     pin: CutPin | LeasePin,
     position: BucketPosition,
-) -> Generator[tuple[int, Portion], None, None]:
-    next_offset = first.next_offset if first.has_more else None
-    yield 0, (first.batch, next_offset)
-    left = None if request.limit is None else request.limit - first.batch.num_rows
-    rest = replace(position, next_offset=next_offset)
-    yield from _steps(link, info, replace(request, limit=left), pin, (rest,))
-
-
-def _portions(
-    link: Link, info: TableInfo, request: ScanRequest, pin: CutPin | LeasePin, position: BucketPosition
+    *,
+    opened: Page | None,
 ) -> Generator[Portion, None, None]:
     assert position.next_offset is not None, "a finished bucket is not read again"
     bucket = position.table_bucket(info.path)
@@ -318,4 +310,4 @@ def _portions(
         start=position.next_offset,
         lease_id=request.lease_id,
     )
-    return BucketScan(link, call, pin).portions()
+    return BucketScan(link, call, pin, opened).portions()

@@ -84,13 +84,15 @@ class Scanners:
             page = session.page(0)
             if not page.has_more and not page.batch.num_rows:
                 return replace(page, scanner_id=None)
+            if call.pin and page.has_more:
+                page = self._pin(session, page)
             self._registry.admit(session, term)
             admitted = True
         finally:
             if not admitted:
                 self._registry.give_slot(plan.bucket)
                 if session is not None:
-                    unpin(table, session.pin_name, [plan.bucket])
+                    self._give_up(session, call)
         return self._counted(page)
 
     def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
@@ -186,6 +188,8 @@ class Scanners:
             raise InvalidScanRequestError(
                 "a scan starts at an offset of its snapshot", start=call.start, as_of=call.as_of
             )
+        if call.pin and (call.cut_id is not None or call.lease_id is not None):
+            raise InvalidScanRequestError("a scan under a cut or a lease needs no pin of its own")
         if call.end is not None and call.end < call.start:
             raise InvalidScanRequestError("a scan ends after it starts", start=call.start, end=call.end)
         page_bytes = self._settings.page_bytes if call.page_bytes is None else call.page_bytes
@@ -234,6 +238,18 @@ class Scanners:
             opened_wall_ms=self._clock.wall_ms(),
             used_ms=now_ms,
         )
+
+    def _pin(self, session: ScanSession, page: Page) -> Page:
+        # The session's own pin holds the snapshot meanwhile, but goes with the session; a cut outlives it.
+        assert self._cuts is not None, "a node that takes scans has cuts"
+        cut = self._cuts.open(session.table, {session.name: page.log_offset}, [session.name])
+        session.cut_id = cut.cut_id
+        return replace(page, cut_id=cut.cut_id)
+
+    def _give_up(self, session: ScanSession, call: OpenScan) -> None:
+        unpin(session.table, session.pin_name, [session.plan.bucket])
+        if session.cut_id is not None and session.cut_id != call.cut_id and self._cuts is not None:
+            self._cuts.release(session.cut_id)
 
     def _counted(self, page: Page) -> Page:
         self._pages.inc()

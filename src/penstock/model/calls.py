@@ -86,7 +86,8 @@ class OpenScan:
 
     `as_of` is the snapshot (None: the present); rows of the offsets [`start`, `end`) are read (None: up
     to the snapshot); `columns` the projection (None: all); `filter` a serialised `Filter`; `cut_id` the
-    cut that pins the snapshot, or `lease_id` the lease.
+    cut that pins the snapshot, or `lease_id` the lease. With `pin` the snapshot of a scan that has more
+    than one page is pinned as a cut of its own.
     """
 
     table_id: int
@@ -101,11 +102,12 @@ class OpenScan:
     cut_id: str | None = None
     lease_id: str | None = None
     end: int | None = None
+    pin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a scan session. `next_offset` is where the scan goes on after it."""
+    """A page of a scan session. `next_offset` is where the scan goes on after it, `cut_id` what opening it pinned."""
 
     scanner_id: str | None
     log_offset: int
@@ -113,6 +115,7 @@ class Page:
     has_more: bool
     next_offset: int
     resume_token: bytes
+    cut_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

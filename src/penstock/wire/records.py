@@ -106,6 +106,7 @@ OPEN_SCAN: Final = record(
     cut_id=maybe(TEXT),
     lease_id=maybe(TEXT),
     end=maybe(INT),
+    pin=BOOL,
 )
 PAGE: Final = record(
     Page,
@@ -115,6 +116,7 @@ PAGE: Final = record(
     has_more=BOOL,
     next_offset=INT,
     resume_token=BYTES,
+    cut_id=maybe(TEXT),
 )
 SCANNER_INFO: Final = record(
     ScannerInfo,

@@ -271,6 +271,9 @@ class FakeNode(FakeLeases, FakeOwners):
         page = self._page(scanner_id, session)
         if page.has_more:
             self.sessions[scanner_id] = session
+            if call.pin:
+                page = replace(page, cut_id=self._new_id())
+                self.cuts.add(page.cut_id or "")
         self._leave(fault)
         return page
 

@@ -66,10 +66,29 @@ def test_what_is_more_goes_on_at_the_same_snapshot(
     assert not node.sessions
 
 
-def test_the_snapshot_is_pinned_anew_before_its_first_session_ends(fill: Callable[..., Table], node: FakeNode) -> None:
-    fill(10).scan(limit=9).close()
+def test_a_scan_that_is_closed_before_it_is_read_leaves_nothing(fill: Callable[..., Table], node: FakeNode) -> None:
+    scan = fill(10).scan(limit=9)
+    assert len(node.cuts) == len(node.sessions) == 1
 
-    assert node.calls == ["open_scanner", "open_cut", "close_scanner"]
+    scan.close()
+
+    assert node.calls == ["open_scanner", "close_scanner"]
+    assert not node.cuts
+    assert not node.sessions
+
+
+def test_a_lost_session_is_opened_again_under_the_cut_that_came_with_the_first_page(
+    fill: Callable[..., Table], node: FakeNode
+) -> None:
+    table = fill(10)
+    scan = table.scan(limit=20)
+    first = next(scan)
+    table.upsert([{"id": n, "v": "late"} for n in range(30)])
+    node.sessions.clear()
+
+    rest = scan.to_arrow()
+
+    assert [*first["id"].to_pylist(), *rest["id"].to_pylist()] == list(range(10))
     assert not node.cuts
 
 

@@ -176,6 +176,7 @@ def test_empty_bucket_opens_no_session_and_still_tells_its_log_offset(node: Node
         ({"as_of": 101}, OffsetOutOfRangeError),
         ({"as_of": -1, "start": -1}, InvalidScanRequestError),
         ({"cut_id": "unknown"}, UnknownOrExpiredScannerError),
+        ({"cut_id": "unknown", "pin": True}, InvalidScanRequestError),
     ],
 )
 def test_validation_happens_before_anything_is_opened(
@@ -550,12 +551,13 @@ def test_stepping_down_closes_the_sessions_of_the_bucket(node: Node) -> None:
     assert node.scanners.list() == []
 
 
-def test_open_racing_with_step_down_leaves_no_session_behind(node: Node) -> None:
+@pytest.mark.parametrize("pin", [False, True])
+def test_open_racing_with_step_down_leaves_no_session_behind(node: Node, pin: bool) -> None:
     node.rig.seal(node.table)
     bucket_id = node.table.bucket_id(bucket(node.table))
     pause = Pause(node.rig)
     with ThreadPoolExecutor(1) as pool:
-        opening = pool.submit(node.open)
+        opening = pool.submit(node.open, pin=pin)
         assert pause.reached.wait(30)
         node.scanners.close_bucket(bucket_id)
         pause.go.set()
@@ -748,3 +750,29 @@ def test_scan_of_a_range_gives_the_rows_of_its_offsets_only_and_resumes_within_i
     assert rest == ROWS[37:]
     assert first[-1].next_offset == 37
     assert node.rows(node.scanners.resume(first[0].resume_token)) == ROWS[first[0].next_offset : 37]
+
+
+def test_scan_opened_with_a_pin_has_a_cut_that_outlives_its_session(node: Node) -> None:
+    page = node.open(pin=True)
+    scanner_id = id_of(page)
+    assert pins(node.table) == {f"scanner-{scanner_id}": 100, f"cut-{page.cut_id}": 100}
+
+    node.clock.advance(node.settings.scanner_ttl_ms - 1)
+    node.scanners.next_page(scanner_id, 1)
+    node.clock.advance(node.settings.scanner_ttl_ms - 1)
+    assert node.cuts.reap() == 0, "a page of the session touches the cut"
+    node.scanners.kill(scanner_id)
+
+    assert pins(node.table) == {f"cut-{page.cut_id}": 100}
+    assert page.cut_id is not None
+    node.cuts.release(page.cut_id)
+    assert pins(node.table) == {}
+
+
+@pytest.mark.parametrize("changes", [{"page_bytes": 1 << 20}, {"limit": 3}, {"start": 100, "as_of": 100}])
+def test_scan_of_one_page_pins_nothing_whatever_it_asked_for(node: Node, changes: dict[str, Any]) -> None:
+    page = node.open(pin=True, **changes)
+
+    assert not page.has_more
+    assert page.cut_id is None
+    assert pins(node.table) == {}
