@@ -44,10 +44,7 @@ class Answer(Generic[T]):
         """Wait for the outcome; return the result or raise the error."""
         self._wait()
         if self._error is not None:
-            try:
-                raise self._error
-            finally:
-                self = None  # type: ignore[assignment]  # noqa: PLW0642 - the error's traceback must not hold what holds the error
+            raise self._error
         return self._result
 
     def exception(self) -> BaseException | None:

@@ -98,9 +98,9 @@ class Committer:
         """Run a step between two groups of writes and publish what it changed."""
         if self._thread is threading.current_thread():
             return step()
-        future: Answer[T] = Answer()
-        self._enqueue((step, future))
-        return future.result()
+        answer: Answer[T] = Answer()
+        self._enqueue((step, answer))
+        return answer.result()
 
     def write_found(self, find: Callable[[], QueuedWrite]) -> QueuedWrite:
         """Commit the write that `find` makes of the present view; nothing is written in between.
@@ -200,15 +200,15 @@ class Committer:
             calls, size = calls + 1, size + write.size_bytes
             yield write
 
-    def _step(self, step: Callable[[], Any], future: Answer[Any]) -> None:
+    def _step(self, step: Callable[[], Any], answer: Answer[Any]) -> None:
         try:
             result = step()
         except BaseException as error:  # noqa: BLE001 - handed to whoever asked for the step
             self._publish({})
-            future.set_exception(error)
+            answer.set_exception(error)
         else:
             self._publish({})
-            future.set_result(result)
+            answer.set_result(result)
 
     def commit_now(self, writes: list[QueuedWrite]) -> None:
         """Commit writes that are the table's own, in one group, all or none; only inside a step.

@@ -22,12 +22,12 @@ class SyncPool:
         """Run all syncs, return when all are done; the error of each, None where it went well."""
         if len(syncs) > 1:
             self._start()
-        futures: list[Answer[None]] = [Answer() for _ in syncs]
-        for sync, future in zip(syncs[1:], futures[1:], strict=True):
-            self._queue.put((sync, future))
+        answers: list[Answer[None]] = [Answer() for _ in syncs]
+        for sync, answer in zip(syncs[1:], answers[1:], strict=True):
+            self._queue.put((sync, answer))
         if syncs:
-            _run(syncs[0], futures[0])
-        return [future.exception() for future in futures]
+            _run(syncs[0], answers[0])
+        return [answer.exception() for answer in answers]
 
     def close(self) -> None:
         """End the threads; idempotent."""
@@ -49,10 +49,10 @@ class SyncPool:
             _run(*item)
 
 
-def _run(sync: Callable[[], None], future: Answer[None]) -> None:
+def _run(sync: Callable[[], None], answer: Answer[None]) -> None:
     try:
         sync()
     except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the sync
-        future.set_exception(error)
+        answer.set_exception(error)
     else:
-        future.set_result(None)
+        answer.set_result(None)

@@ -95,6 +95,23 @@ def test_failed_append_takes_its_bytes_back(disk: FaultyDisk, rows: Rows, error:
     assert [batch.column(0).to_pylist() for _, batch in reread(disk).batches if batch] == [[0, 1, 2], [50]]
 
 
+@pytest.mark.parametrize("done", [0.0, 0.4, 0.6, 0.99])
+def test_batches_of_one_append_are_in_the_file_together_or_not_at_all(
+    disk: FaultyDisk, rows: Rows, done: float
+) -> None:
+    writer = create(disk, rows(0).schema)
+    before = writer.size
+    entries = [(facts(100, 3), rows(3)), (facts(103, 2), rows(2, first=3))]
+    disk.fail_at(disk.operations, errno.EIO, done=done)
+
+    with pytest.raises(OSError, match="5"):
+        writer.append_all(entries)
+
+    assert (writer.size, writer.end_offset, disk.size(PATH)) == (before, 100, before)
+    writer.append_all(entries)
+    assert [batch.column(0).to_pylist() for _, batch in reread(disk).batches if batch] == [[0, 1, 2], [3, 4]]
+
+
 def test_full_disk_keeps_what_was_written(rows: Rows) -> None:
     disk = FaultyDisk(capacity_bytes=4096)
     disk.make_directory("b")
