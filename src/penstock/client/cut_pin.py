@@ -64,8 +64,10 @@ class CutPin:
         self._release(before)
 
     def release(self) -> None:
-        """Let go of the cut; idempotent."""
-        self._release(self._cut)
+        """Let go of the cut; idempotent. The node is told once."""
+        # Without the lock: a forgotten scan may end inside whoever renews its pin.
+        cut, self._cut = self._cut, Cut("", self._cut.offsets)
+        self._release(cut)
 
     def _release(self, cut: Cut) -> None:
         if self._link.closed or not cut.cut_id:

@@ -1,8 +1,10 @@
 """A frame: what travels in one Flight message, as its application metadata.
 
 Layout, little-endian: magic "PS" (2), protocol version (1), kind (1), header length (4), header
-(JSON in UTF-8), bodies. The header's `bodies` lists the length of each body; each starts at the
-next multiple of 8 and is one Arrow IPC stream.
+(JSON in UTF-8), bodies. The header's `bodies` lists the length of each body, one Arrow IPC stream.
+The first follows the header, each other one starts a multiple of 8 behind the first's start. The
+sender fills the header up with spaces, so that the first lies at a word once the transport has put
+the message down: where columns lie otherwise, the receiver has to copy them.
 
 Frames travel in the metadata of a message without data: there a stream is not tied to the schema
 of its first batch, so one stream serves every call, and Flight decodes nothing before we looked at it.
@@ -65,10 +67,13 @@ def encode_frame(kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.R
     if bodies:
         header = {**header, "bodies": [body.size for body in bodies]}
     text = _JSON.encode(header).encode()
-    start = _HEAD.size + len(text)
-    total = start
+    behind = 0
     for body in bodies:
-        total = _aligned(total) + body.size
+        behind = _aligned(behind) + body.size
+    if bodies:
+        text += b" " * _filling(_HEAD.size + len(text), behind)
+    start = _HEAD.size + len(text)
+    total = start + behind
     if total > FRAME_BYTES_MAX or len(text) > HEADER_BYTES_MAX:
         raise LimitError("the message is too large; ask for less, or send smaller batches", bytes=total)
     head = _HEAD.pack(MAGIC, PROTOCOL_VERSION, kind, len(text))
@@ -77,7 +82,7 @@ def encode_frame(kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.R
     frame = pa.allocate_buffer(total)
     with pa.FixedSizeBufferWriter(frame) as sink:
         sink.write(head + text)
-        position = start
+        position = 0
         for body in bodies:
             sink.write(bytes(_aligned(position) - position))
             body.write_to(sink)
@@ -133,9 +138,9 @@ def _read_bodies(frame: pa.Buffer, start: int, sizes: object) -> tuple[pa.Buffer
     if not isinstance(sizes, list) or len(sizes) > BODIES_MAX:
         raise InvalidError("the message lists its bodies wrongly")
     bodies = []
-    end = start
+    first = end = start
     for size in sizes:
-        start = _aligned(end)
+        start = first + _aligned(end - first)
         if type(size) is not int or not 0 <= size <= frame.size - start:
             raise InvalidError("the message ends inside a body", bytes=frame.size)
         bodies.append(frame.slice(start, size))
@@ -143,6 +148,13 @@ def _read_bodies(frame: pa.Buffer, start: int, sizes: object) -> tuple[pa.Buffer
     if end != frame.size:
         raise InvalidError("the message goes on after its last body", bytes=frame.size, expected=end)
     return tuple(bodies)
+
+
+def _filling(start: int, behind: int) -> int:
+    """Return how many bytes a header lacks for what is behind it to lie at a word on arrival."""
+    # Flight puts a message down at a word: a tag of one byte, the frame's length as a varint, the frame.
+    length_bytes = -(-(start + behind).bit_length() // 7)
+    return -(1 + length_bytes + start) % _ALIGNMENT
 
 
 def _aligned(position: int) -> int:

@@ -255,6 +255,7 @@ class FakeNode(FakeLeases, FakeOwners):
         return cut
 
     def release_cut(self, cut_id: str) -> None:
+        self.calls.append("release_cut")
         self.cuts.discard(cut_id)
 
     def named_cut(self, table_id: int, name: str, ttl_ms: int) -> Cut:

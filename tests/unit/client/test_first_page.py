@@ -72,7 +72,7 @@ def test_a_scan_that_is_closed_before_it_is_read_leaves_nothing(fill: Callable[.
 
     scan.close()
 
-    assert node.calls == ["open_scanner", "close_scanner"]
+    assert node.calls == ["open_scanner", "close_scanner", "release_cut"]
     assert not node.cuts
     assert not node.sessions
 
@@ -132,3 +132,12 @@ def test_several_buckets_are_read_at_one_cut(fill: Callable[..., Table], node: F
 
     assert table.scan(limit=20).to_arrow().num_rows == 10
     assert node.calls[0] == "open_cut"
+
+
+def test_a_cut_is_let_go_of_once(fill: Callable[..., Table], node: FakeNode) -> None:
+    with fill(10).scan() as scan:
+        assert sum(batch.num_rows for batch in scan) == 10
+    scan.close()
+    del scan
+
+    assert node.calls.count("release_cut") == 1

@@ -85,3 +85,16 @@ def test_only_answers_count_as_replies() -> None:
     assert is_reply(encode_frame(FrameKind.REPLY, {}))
     assert not is_reply(encode_frame(FrameKind.ERROR, {}))
     assert not is_reply(pa.py_buffer(b""))
+
+
+@pytest.mark.parametrize("rows", [200, 20_000, 50_000, 150_000])
+@pytest.mark.parametrize("word", ["", "x", "xyz", "longer"])
+def test_bodies_lie_at_words_where_flight_puts_the_message(rows: int, word: str) -> None:
+    batch = pa.record_batch({"id": pa.array(range(rows), pa.int64()), "note": ["n"] * rows})
+
+    frame = encode_frame(FrameKind.REPLY, {"word": word}, [batch, batch.slice(1), batch])
+    length_bytes = -(-frame.size.bit_length() // 7)
+
+    decoded = decode_frame(frame)
+    assert [read_body(body, BodyLimits()) for body in decoded.bodies] == [batch, batch.slice(1), batch]
+    assert {(1 + length_bytes + body.address - frame.address) % 8 for body in decoded.bodies} == {0}
