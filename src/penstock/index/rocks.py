@@ -29,15 +29,9 @@ from typing import Any, Final
 import pyarrow as pa
 import rocksdict
 
-from penstock.errors import (
-    ClosedError,
-    CorruptionError,
-    DirectoryInUseError,
-    DiskFullError,
-    UnavailableError,
-    UnsupportedError,
-)
+from penstock.errors import ClosedError, CorruptionError, UnsupportedError
 from penstock.index.key_index import Offsets
+from penstock.index.rocks_errors import mapped
 from penstock.index.rocks_fork import check_not_forked, hold
 from penstock.index.rocks_format import (
     FORMAT_VERSION,
@@ -72,12 +66,6 @@ _LEVEL1_BYTES: Final = 64 << 20
 _FILE_BYTES: Final = 64 << 20
 
 _WRITE_STALLED: Final = "Write stall"
-_NOT_DAMAGE: Final = (
-    ("LOCK:", DirectoryInUseError, "another holder has the index open; close it first"),
-    ("No space left on device", DiskFullError, "no space left for the index; free some and try again"),
-    ("Too many open files", UnavailableError, "the process may open no more files; raise its limit"),
-    ("Permission denied", UnavailableError, "the index directory may not be used; grant access to it"),
-)
 
 
 class RocksKeyIndex:
@@ -101,7 +89,7 @@ class RocksKeyIndex:
         self._calls = 0
         self._closed = False
         self._options = _options(self._settings)
-        with _mapped(self._path):
+        with mapped(self._path):
             # Without column families rocksdict takes the stored options of a reopened store, and its own small cache.
             self._db = rocksdict.Rdict(str(self._path), self._options, column_families={"default": self._options})
             self._db.set_write_options(_write_options())
@@ -197,7 +185,7 @@ class RocksKeyIndex:
                 raise ClosedError("the index is closed; open it again", path=self._path)
             self._calls += 1
         try:
-            with _mapped(self._path):
+            with mapped(self._path):
                 yield self._db
         finally:
             with self._changed:
@@ -312,21 +300,6 @@ def _write_options() -> rocksdict.WriteOptions:
     options.disable_wal = True  # type: ignore[method-assign,assignment]
     options.no_slowdown = True
     return options
-
-
-@contextmanager
-def _mapped(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        # rocksdict raises plain Exception for everything that RocksDB reports; other types are not its own.
-        if type(error) is not Exception:
-            raise
-        reason = str(error)
-        for mark, kind, message in _NOT_DAMAGE:
-            if mark in reason:
-                raise kind(message, path=path) from error
-        raise CorruptionError("the index is damaged; rebuild it", path=path, reason=reason) from error
 
 
 def _sync(path: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import rocksdict
 
-from penstock.errors import CorruptionError, DirectoryInUseError, InvalidError, UnsupportedError
+from penstock.errors import CorruptionError, DirectoryInUseError, InvalidError, UnavailableError, UnsupportedError
 from penstock.index.rocks import RocksKeyIndex
 from penstock.index.rocks_settings import RocksIndexSettings
 from penstock.model.bucket import BucketId
@@ -262,6 +262,20 @@ def test_runs_of_two_buckets_at_once_do_not_meet(tmp_path: Path) -> None:
         assert np.array_equal(index.get_many(BucketId(1, 0, n), keys), np.arange(5_000) + n)
         assert index.applied(BucketId(1, 0, n)) == n
     assert list((tmp_path / "runs").iterdir()) == []
+    index.close()
+
+
+def test_a_run_that_finds_no_place_for_its_files_changes_nothing(tmp_path: Path) -> None:
+    index = RocksKeyIndex(tmp_path, RocksIndexSettings(run_keys_min=1))
+    (tmp_path / "runs").write_bytes(b"in the way")
+
+    with pytest.raises(UnavailableError, match="may not be used"):
+        index.apply_run(BUCKET, keys_between(0, 10), np.arange(10), 10)
+    assert index.applied(BUCKET) == 0
+    (tmp_path / "runs").unlink()
+    index.apply_run(BUCKET, keys_between(0, 10), np.arange(10), 10)
+
+    assert index.prefix(BUCKET, b"")[1].tolist() == list(range(10))
     index.close()
 
 

@@ -1,0 +1,38 @@
+"""What RocksDB reports, as errors of ours: by what the caller does next."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from penstock.errors import CorruptionError, DirectoryInUseError, DiskFullError, UnavailableError
+
+_NOT_DAMAGE: Final = (
+    ("LOCK:", DirectoryInUseError, "another holder has the index open; close it first"),
+    ("No space left on device", DiskFullError, "no space left for the index; free some and try again"),
+    ("Too many open files", UnavailableError, "the process may open no more files; raise its limit"),
+    ("Permission denied", UnavailableError, "the index directory may not be used; grant access to it"),
+)
+
+
+@contextmanager
+def mapped(path: Path) -> Iterator[None]:
+    """Turn what RocksDB and the file system report into errors that say what to do next."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise DiskFullError("no space left for the index; free some and try again", path=path) from error
+        raise UnavailableError("the index directory may not be used; grant access to it", path=path) from error
+    except Exception as error:
+        # rocksdict raises plain Exception for everything that RocksDB reports; other types are not its own.
+        if type(error) is not Exception:
+            raise
+        reason = str(error)
+        for mark, kind, message in _NOT_DAMAGE:
+            if mark in reason:
+                raise kind(message, path=path) from error
+        raise CorruptionError("the index is damaged; rebuild it", path=path, reason=reason) from error
