@@ -33,8 +33,8 @@ def main() -> int:
     chosen = [job for job in chosen if job not in (asked.without or ())]
     roster = call_roll(work, asked.peer)
     report, failed = run(replace(work, peers=tuple(roster.present)), chosen, roster)
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
+    asked.results.mkdir(exist_ok=True)
+    target = asked.results / f"{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
     target.write_text(report.document())
     _show(report, write_docs=asked.write_docs and not failed)
     print(f"written to {target}", file=sys.stderr)
@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--without", action="append", choices=jobs(), help="leave this job out; may be repeated")
     parser.add_argument("--peer", action="append", choices=modules(), help="with this peer only; may be repeated")
     parser.add_argument("--root", type=Path, default=Path(gettempdir()), help="where the data goes")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
     parser.add_argument("--write-docs", action="store_true", help="write the figures into README and docs")
     parser.add_argument("--read", type=Path, help="run nothing: show, or write, the figures of this JSON")
     return parser

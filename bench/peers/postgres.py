@@ -36,8 +36,9 @@ class PostgreSQL:
 
     def start(self, directory: Path) -> None:
         """Start a server; after a kill, the same one."""
-        self._server = self._server or PostgresServer(directory)
-        self._server.start()
+        server = self._server or PostgresServer(directory)
+        server.start()
+        self._server = server
 
     def settings(self) -> str:
         """Return version and settings."""

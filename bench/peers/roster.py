@@ -31,29 +31,31 @@ def modules() -> list[str]:
     return sorted(found, key=lambda name: (name not in FIRST, name))
 
 
+def find(name: str) -> Peer:
+    """Return the peer of this module.
+
+    Raises:
+        PeerError: it cannot run here; says why.
+    """
+    try:
+        peer: Peer = importlib.import_module(f"bench.peers.{name}").PEER
+    except ModuleNotFoundError as error:
+        raise PeerError(f"{error}; pip install 'penstock[bench]'") from error
+    why = peer.missing()
+    if why is not None:
+        raise PeerError(why)
+    return peer
+
+
 def call_roll(work: Workload, names: Collection[str] | None = None) -> Roster:
     """Start and stop each peer once."""
     roster = Roster()
-    for name in modules():
-        if names is not None and name not in names:
-            continue
+    for name in (name for name in modules() if names is None or name in names):
         try:
-            peer: Peer = importlib.import_module(f"bench.peers.{name}").PEER
-        except ModuleNotFoundError as error:
-            roster.absent[name] = f"{error}; pip install 'penstock[bench]'"
-            continue
-        try:
-            why = peer.missing()
-            if why is None:
-                _settle(roster, peer, work)
+            peer = find(name)
+            with work.directory() as directory, running(peer, directory):
+                roster.settings[peer.name] = peer.settings()
+            roster.present.append(peer)
         except PeerError as error:
-            why = str(error)
-        if why is not None:
-            roster.absent[peer.name] = why
+            roster.absent[name] = str(error)
     return roster
-
-
-def _settle(roster: Roster, peer: Peer, work: Workload) -> None:
-    with work.directory() as directory, running(peer, directory):
-        roster.settings[peer.name] = peer.settings()
-    roster.present.append(peer)
