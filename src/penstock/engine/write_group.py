@@ -48,7 +48,7 @@ class QueuedWrite:
     """A routed call that waits for the committer.
 
     `shape` is equal for calls that may be planned together; None for one that may not. `ignored` is
-    how many of its rows changed nothing, once it was planned, if alone.
+    how many of its rows changed nothing, once it was planned, where that is not what its changes leave.
     """
 
     parts: Mapping[BucketId, Request]
@@ -103,6 +103,7 @@ class WriteGroup:
                 calls[0].done.set_exception(error)
             for call in calls if len(calls) > 1 else ():
                 call.ranges.clear()
+                call.ignored = None
                 self.add([call])
             return
         for bucket, entries in new_entries.items():
@@ -128,14 +129,16 @@ class WriteGroup:
             planner = self._planners[bucket] = tablet.planner()
         request = _joined([call.parts[bucket] for call in fresh])
         plan = planner.plan(_of_schema(_with_keys(request, tablet.schema), tablet.schema))
-        if fresh[0].shape is None:
-            fresh[0].ignored = plan.ignored + (fresh[0].ignored or 0)
-        return self._entries(tablet, bucket, fresh, plan)
+        sizes = _sizes(bucket, fresh, plan)
+        if fresh[0].shape is None or plan.folded is not None:
+            _count_ignored(fresh, sizes, plan)
+        return self._entries(tablet, bucket, fresh, plan, sizes)
 
-    def _entries(self, tablet: Tablet, bucket: BucketId, calls: list[QueuedWrite], plan: Plan) -> list[Entry]:
+    def _entries(
+        self, tablet: Tablet, bucket: BucketId, calls: list[QueuedWrite], plan: Plan, sizes: list[int]
+    ) -> list[Entry]:
         """Cut the plan's rows into log batches: one for each writer's call, one for all that have no writer."""
         timestamp_ms = max(self._clock.wall_ms(), tablet.state.timestamp_ms)
-        sizes = [len(plan.kept)] if len(calls) == 1 else [call.parts[bucket].rows.num_rows for call in calls]
         bounds = list(accumulate(sizes, initial=0))
         if plan.batch.num_rows < len(plan.kept):
             bounds = np.concatenate([[0], np.cumsum(plan.kept)])[bounds].tolist()
@@ -168,6 +171,23 @@ class WriteGroup:
         return entries
 
 
+def _sizes(bucket: BucketId, calls: list[QueuedWrite], plan: Plan) -> list[int]:
+    """Return how many of the merged rows each call has; they follow each other as the calls do."""
+    if len(calls) == 1:
+        return [len(plan.kept)]
+    if plan.calls is None:
+        return [call.parts[bucket].rows.num_rows for call in calls]
+    counts: list[int] = np.bincount(plan.calls, minlength=len(calls)).tolist()
+    return counts
+
+
+def _count_ignored(calls: list[QueuedWrite], sizes: list[int], plan: Plan) -> None:
+    """Count for each call the rows that changed nothing; those that were folded into a change did."""
+    lost = np.where(plan.kept, 0, 1 if plan.folded is None else plan.folded)
+    for call, (start, end) in zip(calls, pairwise(accumulate(sizes, initial=0)), strict=True):
+        call.ignored = int(lost[start:end].sum()) + (call.ignored or 0)
+
+
 def _with_keys(request: Request, schema: TabletSchema) -> Request:
     """Return the request with its keys; the router leaves those of small ones to be encoded here, together."""
     if request.keys is not None or not schema.keyed:
@@ -191,4 +211,5 @@ def _joined(requests: Sequence[Request]) -> Request:
     keys = None if any(key is None for key in found) else pa.concat_arrays(found)
     first = requests[0]
     rows = pa.concat_batches([request.rows for request in requests])
-    return Request(rows, keys, first.deletes, first.columns, first.clears)
+    calls = np.repeat(np.arange(len(requests)), [request.rows.num_rows for request in requests])
+    return Request(rows, keys, first.deletes, first.columns, first.clears, first.mode, calls=calls)

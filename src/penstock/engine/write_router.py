@@ -76,7 +76,7 @@ class WriteRouter:
         _validate(call.batch)
         rows = self._rows(call, known)
         parts = self._split(rows, self._turn_of(call))
-        alike = rows.deletes is None and not rows.clears and not self._aggregates
+        alike = rows.deletes is None and rows.retracts is None and not rows.clears and not self._deletes_at_zero
         return QueuedWrite(
             parts=parts,
             rows=call.batch.num_rows,
@@ -89,8 +89,8 @@ class WriteRouter:
 
     def _shape(self, rows: _Rows) -> object:
         if rows.columns is None and rows.batch.schema.equals(self._storage):
-            return self._whole
-        return (self._schema.schema_id, rows.columns, tuple(rows.batch.schema.names))
+            return (self._whole, rows.mode)
+        return (self._schema.schema_id, rows.columns, tuple(rows.batch.schema.names), rows.mode)
 
     def _turn_of(self, call: WriteCall) -> int:
         """Return whose turn it is among buckets without a key; a retry finds the bucket of the first try (I-6)."""
@@ -157,6 +157,10 @@ class WriteRouter:
     @property
     def _aggregates(self) -> bool:
         return self._info.merge_engine is MergeEngine.AGGREGATE
+
+    @property
+    def _deletes_at_zero(self) -> bool:
+        return self._info.options.aggregate_delete_at_zero is not None
 
     def _takes_partial(self) -> bool:
         return self._info.merge_engine is not None and self._info.merge_engine.takes_partial

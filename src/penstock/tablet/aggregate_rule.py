@@ -20,6 +20,7 @@ from penstock.model.properties import Retract, TableProperties
 from penstock.model.schema import Column, Schema
 from penstock.tablet.aggregates.inputs import Inputs, SlotRefusedError, refuse_first, validity
 from penstock.tablet.aggregates.registry import AGGREGATES, Nulls
+from penstock.tablet.aggregates.rounds import arrange, rounds_of
 from penstock.tablet.aggregates.segments import Mask, Segments
 from penstock.tablet.key_groups import KeyGroups
 from penstock.tablet.last_row import LastRow
@@ -43,6 +44,15 @@ class _Meeting:
         """Return the first row of each slot, as the rows came."""
         order, starts = self.segments.order, self.segments.starts
         return np.arange(self.segments.rows) if order is None or starts is None else order[starts]
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """What became of the slots of a meeting: their rows, which of them go, which are changes (None: all)."""
+
+    images: pa.RecordBatch
+    deletes: Mask | None
+    accept: Mask | None
 
 
 class AggregateRule:
@@ -71,13 +81,46 @@ class AggregateRule:
         if request.clears:
             return self._clears.merge(request, groups, fetch, schema)
         assert request.deletes is None
+        if request.calls is not None and not groups.distinct:
+            return self._merge_calls(request, groups, fetch, schema)
         met = self._meet(request, groups, fetch, schema)
+        folded = self._fold(met, schema)
+        return Merged(folded.images, met.groups, folded.deletes, folded.accept, met.segments.lengths, request.calls)
+
+    def _merge_calls(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
+        """Fold the rows of several calls, each call's by itself and on top of the one before."""
+        assert request.calls is not None
+        assert request.retracts is None
+        assert self._counter is None, "rows that go would have to come back in a later round"
+        rounds = rounds_of(groups, request.calls)
+        values = self._values(schema)
+        done: list[_Folded] = []
+        for number, one in enumerate(rounds):
+            if number == 0:
+                there = groups.live >= 0
+                old = _stored(groups.live, there, fetch, values)
+            else:
+                before = np.searchsorted(rounds[number - 1].keys, one.keys)
+                there = np.ones(len(one.keys), np.bool_)
+                old = done[-1].images.select(values.names).take(pa.array(before))
+            done.append(self._fold(_Meeting(request, one.segments, groups, there, old), schema))
+        arranged = arrange(rounds, groups)
+        accept = np.concatenate([_accepted(folded) for folded in done])[arranged.places]
+        return Merged(
+            pa.concat_batches([folded.images for folded in done]).take(pa.array(arranged.places)),
+            arranged.groups,
+            accept=None if accept.all() else accept,
+            folded=np.concatenate([one.segments.lengths for one in rounds])[arranged.places],
+            calls=np.concatenate([one.calls for one in rounds])[arranged.places],
+        )
+
+    def _fold(self, met: _Meeting, schema: pa.Schema) -> _Folded:
         inputs, folded = {}, {}
         for name, column in self._columns.items():
             try:
-                if name in request.rows.schema.names:
+                if name in met.request.rows.schema.names:
                     inputs[name] = self._inputs(column, met)
-                    folded[name] = AGGREGATES[_function(column)].run(request.mode)(inputs[name])
+                    folded[name] = AGGREGATES[_function(column)].run(met.request.mode)(inputs[name])
                 elif column.agg is AggFunction.FIRST_VALUE:
                     refuse_first(~met.there, InvalidError, "a new row needs its first_value; name the column")
             except SlotRefusedError as refused:
@@ -86,9 +129,7 @@ class AggregateRule:
         accept = _changed(met, folded)
         if deletes is not None:
             accept |= deletes
-        lengths = None if met.segments.starts is None else met.segments.lengths
-        images = self._images(met, folded, schema)
-        return Merged(images, met.groups, deletes, None if accept.all() else accept, lengths)
+        return _Folded(self._images(met, folded, schema), deletes, None if accept.all() else accept)
 
     def _meet(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> _Meeting:
         segments = Segments.of(groups)
@@ -99,9 +140,11 @@ class AggregateRule:
             live = groups.live
             slots = np.arange(segments.count)
             groups = KeyGroups(slots, np.ones(segments.count, np.bool_), slots, live)
-        values = pa.schema([field for field in schema if field.name in self._columns])
         there = live >= 0
-        return _Meeting(request, segments, groups, there, _stored(live, there, fetch, values))
+        return _Meeting(request, segments, groups, there, _stored(live, there, fetch, self._values(schema)))
+
+    def _values(self, schema: pa.Schema) -> pa.Schema:
+        return pa.schema([field for field in schema if field.name in self._columns])
 
     def _inputs(self, column: Column, met: _Meeting) -> Inputs:
         """Return the inputs of a column, without what its function skips."""
@@ -145,6 +188,10 @@ class AggregateRule:
         row = int(met.first_rows[refused.slot])
         key = {name: met.request.rows.column(place)[row].as_py() for place, name in self._keys.items()}
         return refused.kind(refused.message, column=column.name, key=key, **refused.facts)
+
+
+def _accepted(folded: _Folded) -> Mask:
+    return np.ones(folded.images.num_rows, np.bool_) if folded.accept is None else folded.accept
 
 
 def _function(column: Column) -> AggFunction:

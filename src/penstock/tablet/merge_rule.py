@@ -28,7 +28,8 @@ class Request:
     does). `columns` are the ids that the writer named; None means every column of the schema.
     `clears`: the named columns become null, and a row that has nothing left goes. On aggregating
     tables `mode` says what the values are, and `retracts` marks rows that take theirs back.
-    `exact`: the rows are whole images, stored as they are, whatever the rule.
+    `exact`: the rows are whole images, stored as they are, whatever the rule. `calls` numbers the call
+    that each row came with, ascending, where several are planned together; None: one call.
     """
 
     rows: pa.RecordBatch
@@ -39,6 +40,7 @@ class Request:
     mode: AggMode = AggMode.ACCUMULATE
     retracts: Mask | None = None
     exact: bool = False
+    calls: npt.NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class Merged:
     `images` has every user column of the storage schema. `groups` groups these rows by key.
     `deletes` marks rows that delete; a delete of an absent key is no change. `accept` (in row
     order) leaves out rows that the rule refuses or that change nothing; None accepts all. `folded`
-    tells how many rows of the request each row stands for; None: one.
+    tells how many rows of the request each row stands for; None: one. `calls` numbers the call of each
+    row, if the request numbers those of its rows and they were folded.
     """
 
     images: pa.RecordBatch
@@ -56,6 +59,7 @@ class Merged:
     deletes: Mask | None = None
     accept: Mask | None = None
     folded: npt.NDArray[np.int64] | None = None
+    calls: npt.NDArray[np.int64] | None = None
 
 
 class MergeRule(Protocol):

@@ -24,8 +24,9 @@ class Plan:
 
     `batch` has the rows to store, from `base_offset` on. The rows at `ended` end at `ended_at`
     (a delete's own row ends at once). The distinct keys of `index_keys` point to `index_offsets`
-    afterwards, -1 where the key is gone. `kept` tells which merged rows became changes; `ignored`
-    is how many rows of the request changed nothing.
+    afterwards, -1 where the key is gone. `kept` tells which merged rows became changes, `folded` how
+    many rows of the request each stands for (None: one), `calls` with which call each came (None: as
+    the request has it).
     """
 
     base_offset: int
@@ -35,7 +36,8 @@ class Plan:
     index_keys: pa.BinaryArray
     index_offsets: Offsets
     kept: Mask
-    ignored: int = 0
+    folded: Offsets | None = None
+    calls: Offsets | None = None
 
     @property
     def end_offset(self) -> int:
@@ -75,8 +77,7 @@ def plan_request(
     ended, ended_at = _ended(prev_kept, ops_kept, base_offset)
     touched, index_offsets = _index_writes(merged, kept, offsets)
     index_keys = distinct if touched.all() else distinct.filter(pa.array(touched))
-    ignored = int(np.count_nonzero(~kept) if merged.folded is None else merged.folded[~kept].sum())
-    return Plan(base_offset, batch, ended, ended_at, index_keys, index_offsets, kept, ignored)
+    return Plan(base_offset, batch, ended, ended_at, index_keys, index_offsets, kept, merged.folded, merged.calls)
 
 
 def _plain_plan(merged: Merged, distinct: pa.BinaryArray, schema: TabletSchema, base_offset: int) -> Plan:
@@ -88,8 +89,9 @@ def _plain_plan(merged: Merged, distinct: pa.BinaryArray, schema: TabletSchema, 
     replaces = prev >= 0
     ops = np.where(replaces, np.int8(Op.UPDATE), np.int8(Op.INSERT))
     batch = pa.RecordBatch.from_arrays([*merged.images.columns, pa.array(ops), pa.array(prev)], schema=schema.storage)
-    every = np.ones(count, np.bool_)
-    return Plan(base_offset, batch, prev[replaces], offsets[replaces], distinct, offsets[groups.order], every)
+    ended, index_offsets, every = prev[replaces], offsets[groups.order], np.ones(count, np.bool_)
+    folded, calls = merged.folded, merged.calls
+    return Plan(base_offset, batch, ended, offsets[replaces], distinct, index_offsets, every, folded, calls)
 
 
 def _kept(merged: Merged) -> tuple[Mask, Mask]:
