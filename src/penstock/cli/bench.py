@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -20,8 +23,10 @@ from penstock.cli.output import write_records
 from penstock.cli.words import examples, say
 from penstock.client.connection import Connection, connect
 from penstock.client.table import Table
+from penstock.errors import NotFoundError
 
 SEED: Final = 1
+SOURCE_TREE: Final = Path(__file__).parents[3]
 LOOKUPS: Final = 10_000
 FIGURES: Final = pa.schema(
     [("work", pa.string()), ("rows", pa.int64()), ("seconds", pa.float64()), ("rows_per_s", pa.int64())]
@@ -35,6 +40,7 @@ app = typer.Typer(rich_markup_mode="rich", add_completion=False)
         "penstock bench",
         "penstock bench --rows 5000000",
         "penstock bench --url penstock://127.0.0.1:9123 --output json",
+        "penstock bench --peers --rows 100000",
     )
 )
 def bench(
@@ -43,14 +49,20 @@ def bench(
     rows: Annotated[int, typer.Option(min=1_000, help="How many rows the table has.")] = 500_000,
     batch_rows: Annotated[int, typer.Option(min=1, help="How many rows a call writes.")] = 20_000,
     buckets: Annotated[int, typer.Option(min=1, help="How many buckets the table has.")] = 1,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Run all jobs beside other systems, as `make bench`.")
+    ] = False,
     output: Output = None,
     url: Url = None,
 ) -> None:
     """Measure inserts, updates, scans, lookups and changes.
 
     Writes a table of five columns and drops it again: on the server, or in the directory, that --url or PENSTOCK_URL
-    names, else in a temporary directory. For a comparison with raw bounds see `make bench` in the source tree.
+    names, else in a temporary directory. With --peers, runs the harness of the source tree instead: every job beside
+    PostgreSQL, Redis, DuckDB, SQLite and more, those that are on this machine.
     """
+    if peers:
+        raise typer.Exit(run_beside_peers(rows, batch_rows, SOURCE_TREE))
     with ExitStack() as stack:
         connection = _connection(stack, context, url)
         path = f"default.bench_{uuid.uuid4().hex[:12]}"
@@ -58,6 +70,18 @@ def bench(
         table = connection.create_table(path, ddl, buckets=buckets)
         stack.callback(connection.drop_table, path)
         write_records(output, FIGURES, list(measure(table, rows, batch_rows)))
+
+
+def run_beside_peers(rows: int, batch_rows: int, tree: Path) -> int:
+    """Run the benchmarks of the source tree; return their exit code.
+
+    Raises:
+        NotFoundError: this is an installed package without the source tree.
+    """
+    if not (tree / "bench" / "__main__.py").exists():
+        raise NotFoundError("the benchmarks are in the source tree only; clone it and run `make bench`", looked_in=tree)
+    sizes = (f"--rows={rows}", f"--batch-rows={batch_rows}")
+    return subprocess.run([sys.executable, "-m", "bench", "--quick", *sizes], cwd=tree, check=False).returncode
 
 
 def measure(table: Table, rows: int, batch_rows: int) -> Iterator[dict[str, Any]]:

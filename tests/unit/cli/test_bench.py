@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import penstock
-from penstock.cli.bench import FIGURES, measure
+from penstock.cli.bench import FIGURES, measure, run_beside_peers
+from penstock.errors import NotFoundError
 
 
 def test_every_work_is_done_and_timed(tmp_path: Path) -> None:
@@ -17,3 +20,15 @@ def test_every_work_is_done_and_timed(tmp_path: Path) -> None:
         assert all(row["rows_per_s"] > 0 for row in figures)
         assert table.scan().to_arrow().num_rows == 1_000
         assert sum(batch.num_rows for batch in table.changes()) == 3_000
+
+
+def test_peers_are_measured_by_the_harness_of_the_source_tree(tmp_path: Path) -> None:
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "__main__.py").write_text("import sys; sys.exit(7 if '--rows=1000' in sys.argv else 1)")
+
+    assert run_beside_peers(1_000, 100, tmp_path) == 7
+
+
+def test_installed_package_says_where_the_harness_is(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="make bench"):
+        run_beside_peers(1_000, 100, tmp_path)
