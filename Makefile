@@ -29,7 +29,8 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "building $(VENV): some 730 MB to download where pip has them not yet, most of it PySpark"
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 fmt: $(STAMP) ## Format the code and mend what ruff can mend

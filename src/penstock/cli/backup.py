@@ -10,9 +10,8 @@ import typer
 
 from penstock.cli.access import URL_VARIABLE, Access
 from penstock.cli.options import Url
-from penstock.cli.words import examples, say
+from penstock.cli.words import count_bytes, examples, say
 from penstock.errors import InvalidError, NotFoundError
-from penstock.model.quantity import format_bytes
 
 Target = Annotated[Path, typer.Argument(metavar="DIR", help="A directory that is empty or not there.")]
 
@@ -37,14 +36,14 @@ def backup(
 
     if check:
         found = check_backup(directory)
-        say(f"whole: {found.tables} tables, {len(found.files)} files, {format_bytes(found.bytes)}")
+        say(f"whole: {found.tables} tables, {len(found.files)} files, {count_bytes(found.bytes)}")
         return
     engine = Engine.open(data_directory(context, url))
     try:
         found = engine.backup(directory)
     finally:
         engine.close()
-    say(f"backed up {found.tables} tables to {directory}: {len(found.files)} files, {format_bytes(found.bytes)}")
+    say(f"backed up {found.tables} tables to {directory}: {len(found.files)} files, {count_bytes(found.bytes)}")
 
 
 def data_directory(context: typer.Context, url: str | None, *, absent: bool = False) -> Path:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from penstock.cli.java import find_java
+from penstock.cli.words import count_bytes
 from penstock.errors import DirectoryInUseError
-from penstock.model.quantity import format_bytes
 from penstock.runtime.directory_lock import DirectoryLock
 
 PYTHON_MIN: Final = (3, 11)
@@ -99,7 +99,7 @@ def check_java() -> Finding:
 def check_space(directory: Path) -> Finding:
     """Look at the free space."""
     free = shutil.disk_usage(directory).free
-    found = f"{_rounded(free)} free at {directory.resolve()}"
+    found = f"{count_bytes(free)} free at {directory.resolve()}"
     if free < FREE_BYTES_FAIL:
         return Finding("disk space", Grade.FAIL, found, "free some space: writes will soon be refused")
     if free < FREE_BYTES_WARN:
@@ -183,8 +183,3 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def _rounded(size: int) -> str:
-    unit = next(unit for unit in (1 << 30, 1 << 20, 1 << 10, 1) if size >= unit or unit == 1)
-    return format_bytes(size // unit * unit)

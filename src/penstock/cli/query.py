@@ -51,7 +51,9 @@ class Query:
         tree = json.loads(database.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchone()[0])
         database.complete()
         if tree["error"]:
-            raise InvalidError(f"sql takes one SELECT: {tree['error_message']}")
+            if tree["error_type"] == "not implemented":
+                raise InvalidError("sql takes one SELECT; rows are written with `penstock put`", query=text[:80])
+            raise InvalidError(f"duckdb cannot read the query: {tree['error_message']}")
         if len(tree["statements"]) != 1:
             raise InvalidError("sql takes one SELECT", found=len(tree["statements"]))
         nodes = list(_nodes(tree))

@@ -9,8 +9,7 @@ import typer
 
 from penstock.cli.backup import data_directory
 from penstock.cli.options import Url
-from penstock.cli.words import examples, say
-from penstock.model.quantity import format_bytes
+from penstock.cli.words import count_bytes, examples, say
 
 Source = Annotated[Path, typer.Argument(metavar="DIR", help="A backup.", file_okay=False)]
 
@@ -25,4 +24,4 @@ def restore(context: typer.Context, directory: Source, *, url: Url = None) -> No
 
     target = data_directory(context, url, absent=True)
     found = restore_backup(directory, target)
-    say(f"restored {found.tables} tables to {target}: {len(found.files)} files, {format_bytes(found.bytes)}")
+    say(f"restored {found.tables} tables to {target}: {len(found.files)} files, {count_bytes(found.bytes)}")

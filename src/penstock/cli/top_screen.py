@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 
 from penstock.cli.bucket_offsets import bucket_name
-from penstock.model.quantity import format_bytes, format_duration_ms
+from penstock.cli.words import count_bytes
+from penstock.model.quantity import format_duration_ms
 
 if TYPE_CHECKING:
     from penstock.cli.top import Sample
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 ROWS_MAX: Final = 15
 """Of scanners, owners and leases each; their commands list all of them."""
 _TABLES: Final = ("rows", "changes", "changes_per_s", "bytes", "buckets", "scanners", "leases", "pins", "rows_pending")
-_UNITS: Final = (1 << 40, 1 << 30, 1 << 20, 1 << 10, 1)
 
 
 def draw(sample: Sample, earlier: Sample | None) -> RenderableType:
@@ -85,13 +85,7 @@ def _grid(title: str, words: tuple[str, ...], figures: tuple[str, ...]) -> Grid:
 def _figure(value: Any, name: str = "") -> str:
     if value is None:
         return "-"
-    return _size(value) if name == "bytes" else f"{value:,.0f}"
-
-
-def _size(size: int) -> str:
-    # Three digits are enough for a screen.
-    unit = next(unit for unit in _UNITS if size >= unit or unit == 1)
-    return format_bytes(size // unit * unit) if size else "0"
+    return count_bytes(value) if name == "bytes" else f"{value:,.0f}"
 
 
 def _seconds(duration_ms: int) -> str:

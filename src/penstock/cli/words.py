@@ -13,6 +13,7 @@ from penstock.errors import (
     UnavailableError,
 )
 
+_UNITS = ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
 # The first that fits; the errors' own messages say the rest.
 _HINTS: tuple[tuple[type[PenstockError], str], ...] = (
     (DirectoryInUseError, "if that is a server, connect to it: --url penstock://127.0.0.1:9123"),
@@ -47,6 +48,14 @@ def is_watched() -> bool:
 def count_rows(rows: int) -> str:
     """Return a number of rows in words."""
     return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
+def count_bytes(size: int) -> str:
+    """Return a size in words, to three digits: exact enough to read."""
+    for unit, name in _UNITS:
+        if size >= unit:
+            return f"{size / unit:.3g} {name}" if size < 999.5 * unit else f"{size / unit:,.0f} {name}"
+    return f"{size} B"
 
 
 def examples(*lines: str) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from penstock.errors import BucketFailedError, DiskFullError, InvalidError, PenstockError
 
 T = TypeVar("T")
+TOLD_AFTER_SECONDS: Final = 3.0
+_log = logging.getLogger(__name__)
 
 # Retriable by kind, but only after somebody has acted: waiting inside a call would hide the cause.
 NEEDS_HANDS = (DiskFullError, BucketFailedError)
@@ -46,7 +49,9 @@ class Retry:
         Raises:
             PenstockError: the last error, once it is not worth retrying or the deadline would pass.
         """
-        give_up = self.monotonic() + self.deadline_ms / 1000
+        began = self.monotonic()
+        give_up = began + self.deadline_ms / 1000
+        told = False
         pause_ms = self.pause_ms_min
         while True:
             try:
@@ -55,5 +60,9 @@ class Retry:
                 seconds = pause_ms / 1000 * (1 - self.jitter() / 2)
                 if not when(error) or self.monotonic() + seconds > give_up:
                     raise
+                if not told and self.monotonic() - began >= TOLD_AFTER_SECONDS:
+                    # Whoever waits in front of a screen should know for what.
+                    told = True
+                    _log.warning("trying again for up to %d s: %s", self.deadline_ms // 1000, error)
             self.pause(seconds)
             pause_ms = min(2 * pause_ms, self.pause_ms_max)

@@ -75,3 +75,11 @@ def test_jitter_shortens_a_pause_by_up_to_a_half(manual_time: ManualTime) -> Non
 def test_pauses_out_of_order_are_refused() -> None:
     with pytest.raises(InvalidError, match="between its bounds least=5 most=1"):
         Retry(pause_ms_min=5, pause_ms_max=1)
+
+
+def test_who_waits_is_told_once_what_for(manual_time: ManualTime, caplog: pytest.LogCaptureFixture) -> None:
+    call = Flaky(*(UnavailableError("no server answers") for _ in range(9)))
+
+    manual_time.retry(pause_ms_min=1_000, pause_ms_max=1_000).run(call)
+
+    assert [record.getMessage() for record in caplog.records] == ["trying again for up to 30 s: no server answers"]
