@@ -40,12 +40,15 @@ def run(work: Workload) -> list[Measurement]:
         penstock.connect(server.url) as served,
     ):
         measurements = [_writes(work, served, embedded)]
-        table = served.table("bench")
+        table, once, small = served.table("bench"), _create(served, "once"), _create(served, "small")
         measurements.append(_lookups(work, table, embedded.table("bench")))
-        small = served.create_table("small", SCHEMA, primary_key=["id"])
         small.upsert(work.batches(batch_rows=SMALL_ROWS)[0])
-        with bare_flight(pa.Table.from_batches(list(table.scan())), directory) as bare:
-            measurements += [_scans(table, bare, work.rows), _single_lookups(work, table, bare)]
+        for batch in work.batches():
+            once.upsert(batch)
+        with bare_flight(pa.Table.from_batches(list(once.scan())), directory) as bare:
+            measurements.append(_scans("scan, served", once, bare, work.rows))
+            measurements.append(_scans("scan, served, each row replaced three times", table, bare, work.rows))
+            measurements.append(_single_lookups(work, table, bare))
         with bare_flight(small.scan().to_arrow(), directory) as bare:
             measurements += _small_scans(small, bare)
     return measurements
@@ -59,7 +62,7 @@ def _writes(work: Workload, served: penstock.Connection, embedded: penstock.Conn
             for batch in batches:
                 writer.upsert(batch)
 
-    one, other = (c.create_table("bench", SCHEMA, primary_key=["id"]) for c in (served, embedded))
+    one, other = (_create(connection, "bench") for connection in (served, embedded))
     pair = _in_turn(lambda: write(one), lambda: write(other), turns=3)
     return _compared("upserts, served", "rows/s", "the same, embedded", pair, work.rows)
 
@@ -70,9 +73,9 @@ def _lookups(work: Workload, served: penstock.Table, embedded: penstock.Table) -
     return _compared("lookup of 10,000 keys, served", "keys/s", "the same, embedded", pair, MANY)
 
 
-def _scans(table: penstock.Table, bare: flight.FlightClient, rows: int) -> Measurement:
+def _scans(job: str, table: penstock.Table, bare: flight.FlightClient, rows: int) -> Measurement:
     pair = _in_turn(lambda: table.scan().to_arrow(), lambda: bare.do_get(flight.Ticket(b"all")).read_all())
-    return _compared("scan, served", "rows/s", "bare Flight do_get", pair, rows)
+    return _compared(job, "rows/s", "bare Flight do_get", pair, rows)
 
 
 def _single_lookups(work: Workload, table: penstock.Table, bare: flight.FlightClient) -> Measurement:
@@ -109,6 +112,10 @@ def _small_scans(table: penstock.Table, bare: flight.FlightClient) -> list[Measu
         _compared("scan of 1,000 rows, served", "scans/s", beside, one, SMALL_SCANS),
         _compared("scan of 1,000 rows, served, 16 readers", "scans/s", beside, many, READERS * SCANS_EACH),
     ]
+
+
+def _create(connection: penstock.Connection, path: str) -> penstock.Table:
+    return connection.create_table(path, SCHEMA, primary_key=["id"])
 
 
 def _in_turn(ours: Callable[[], object], theirs: Callable[[], object], turns: int = TURNS) -> Pair:
