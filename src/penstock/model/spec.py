@@ -88,8 +88,8 @@ def check_properties(spec: TableSpec) -> None:
         if name.startswith("aggregate.") and spec.merge_engine is not MergeEngine.AGGREGATE:
             raise InvalidError("only an aggregate table has this property", property=name)
     counter = spec.options.aggregate_delete_at_zero
-    if counter is not None and spec.schema.column(counter).agg not in (AggFunction.COUNT, AggFunction.SUM):
-        raise InvalidError("the column is not a count", property="aggregate.delete-at-zero", column=counter)
+    if counter is not None and spec.schema.column(counter).agg is not AggFunction.COUNT:
+        raise InvalidError("the column is not a count; name one", property="aggregate.delete-at-zero", column=counter)
 
 
 def _read_schema(schema: Schema | str | pa.Schema) -> Schema:

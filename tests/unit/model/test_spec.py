@@ -133,11 +133,12 @@ def test_another_key_than_the_schemas_is_refused() -> None:
 
 
 def test_delete_at_zero_names_a_count() -> None:
-    ddl = "id BIGINT PRIMARY KEY, n BIGINT COUNT, m BIGINT MAX"
+    ddl = "id BIGINT PRIMARY KEY, n BIGINT COUNT, m BIGINT MAX, s BIGINT SUM"
 
     assert make_spec(ddl, properties={"aggregate.delete-at-zero": "n"}).options.aggregate_delete_at_zero == "n"
-    with pytest.raises(InvalidError, match="not a count"):
-        make_spec(ddl, properties={"aggregate.delete-at-zero": "m"})
+    for column in ("m", "s"):
+        with pytest.raises(InvalidError, match="not a count"):
+            make_spec(ddl, properties={"aggregate.delete-at-zero": column})
     with pytest.raises(InvalidError, match="no such column"):
         make_spec(ddl, properties={"aggregate.delete-at-zero": "x"})
 
