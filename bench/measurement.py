@@ -94,7 +94,8 @@ def timed(
 ) -> Timing:
     """Run `work` several times, `before` each outside of the clock; return the median and the spread.
 
-    The first `warm` runs are not counted. Repeats are left out when those before them took too long together.
+    The first `warm` runs are not counted, unless they take so long that warmth is no matter. Repeats are left out when
+    those before them took too long together.
     """
     seconds: list[float] = []
     for number in range(warm + repeats):
@@ -102,8 +103,9 @@ def timed(
             before()
         start = time.perf_counter()
         work()
-        if number >= warm:
-            seconds.append(time.perf_counter() - start)
+        took = time.perf_counter() - start
+        if number >= warm or took > SECONDS_MAX / 2:
+            seconds.append(took)
         if sum(seconds) > SECONDS_MAX:
             break
     return timing(seconds)
