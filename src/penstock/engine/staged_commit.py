@@ -8,7 +8,7 @@ its log record; a crash in the middle is finished when the table is opened again
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.engine.attempts import Attempts
@@ -32,7 +32,10 @@ from penstock.runtime.disk import Disk
 from penstock.tablet.merge_rule import Request
 
 TOGETHER_BYTES_MAX = 64 << 20
-"""Up to here the rows of all buckets become visible at once; beyond, bucket by bucket."""
+"""Up to here the rows of all buckets become visible at once; beyond, as many buckets at a time as have no more.
+
+What is held in memory is no more either, but for a single bucket that has more.
+"""
 
 CLEARING = b"\xff" * 16
 """The attempt under which a commit that replaces a table stages its deletes; no uuid is all ones."""
@@ -42,10 +45,10 @@ CLEARING_TURN = 0
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a commit accepts: the attempts that have staged rows, and their rows as they were planned."""
+    """What a commit accepts: the attempts that have staged rows, and their plan if it is small enough to keep."""
 
     attempts: tuple[bytes, ...]
-    groups: list[WriteGroup]
+    plan: WriteGroup | None
 
 
 class StagedCommit:
@@ -119,17 +122,17 @@ class StagedCommit:
         return {CLEARING: rows}
 
     def verify(self, owner: LiveOwner, epoch: int, attempts: Attempts) -> Verified:
-        """Return the attempts that have staged rows, and the plan of all of them. Committer only.
+        """Return the attempts that have staged rows, after finding out that all can be applied. Committer only.
 
         Raises:
             PenstockError: rows are missing, or cannot be applied; nothing was committed.
         """
         files = self._accepted(owner, epoch, attempts)
         # What is decided must be possible: an overflow, say, has to be found out before, not after.
-        groups = self._plan(owner, files)
-        if any(removes_rows(group) for group in groups) and self._guard.settle_removal(owner.record.number):
-            groups = self._plan(owner, files)
-        return Verified(tuple(dict.fromkeys(file.attempt for file in files)), groups)
+        plan, removes = self._try_out(owner, files)
+        if removes and self._guard.settle_removal(owner.record.number):
+            plan, _ = self._try_out(owner, files)
+        return Verified(tuple(dict.fromkeys(file.attempt for file in files)), plan)
 
     def roll_forward(self, owner: LiveOwner, verified: Verified | None = None) -> None:
         """Apply what the committed epoch accepted, where it is not applied yet. Committer only.
@@ -138,12 +141,12 @@ class StagedCommit:
         """
         record = owner.record
         if record.accepted:
-            if verified is None:
-                groups = self._plan(owner, self._accepted(owner, record.committed, record.accepted))
+            if verified is not None and verified.plan is not None:
+                self._table.committer.commit_planned(verified.plan)
             else:
-                groups = verified.groups
-            for group in groups:
-                self._table.committer.commit_planned(group)
+                files = self._accepted(owner, record.committed, record.accepted)
+                for buckets in self._portions(files):
+                    self._table.committer.commit_now(self._writes(owner, files, buckets))
             self._book.save(owner, replace(record, accepted=(), offsets=self._undo.offsets(owner)))
         self._rows.remove(file for file in self._rows.of(record.number) if file.epoch <= record.committed)
 
@@ -155,13 +158,49 @@ class StagedCommit:
         files = self._rows.of(owner.record.number)
         return [file for file in files if file.epoch == epoch and file.attempt in attempts]
 
-    def _plan(self, owner: LiveOwner, files: list[StagedFile]) -> list[WriteGroup]:
-        writes = [write for file in files if (write := self._write(owner, file)) is not None]
+    def _try_out(self, owner: LiveOwner, files: list[StagedFile]) -> tuple[WriteGroup | None, bool]:
+        """Return the plan of staged calls, None if it is too large to keep, and whether rows go by it."""
         committer = self._table.committer
-        if sum(write.size_bytes for write in writes) <= TOGETHER_BYTES_MAX:
-            return [committer.plan_now(writes)]
-        buckets = sorted({bucket for write in writes for bucket in write.parts})
-        return [committer.plan_now([_only(w, bucket) for w in writes if bucket in w.parts]) for bucket in buckets]
+        if sum(self._rows.size_bytes(file) for file in files) <= TOGETHER_BYTES_MAX:
+            plan = committer.plan_now(self._writes(owner, files, None))
+            return plan, removes_rows(plan)
+        removes = False
+        for buckets in self._portions(files):
+            writes = self._writes(owner, files, buckets)
+            if self._aggregates:
+                removes |= removes_rows(committer.plan_now(writes))
+            else:
+                # Their rows replace others or are ignored, whatever they are: no plan of them can fail.
+                removes |= any(request.deletes is not None for write in writes for request in write.parts.values())
+        return None, removes
+
+    def _portions(self, files: list[StagedFile]) -> Iterator[Container[BucketId] | None]:
+        """Yield as many buckets at a time as may be held in memory; None for all of them."""
+        if sum(self._rows.size_bytes(file) for file in files) <= TOGETHER_BYTES_MAX:
+            yield None
+            return
+        sizes: Counter[BucketId] = Counter()
+        for file in files:
+            sizes.update(self._rows.sizes(file))
+        portion: set[BucketId] = set()
+        held = 0
+        for bucket, size in sorted(sizes.items()):
+            if portion and held + size > TOGETHER_BYTES_MAX:
+                yield portion
+                portion, held = set(), 0
+            portion.add(bucket)
+            held += size
+        yield portion
+
+    def _writes(
+        self, owner: LiveOwner, files: list[StagedFile], buckets: Container[BucketId] | None
+    ) -> list[QueuedWrite]:
+        found = (self._write(owner, file, buckets) for file in files)
+        return [write for write in found if write is not None]
+
+    @property
+    def _aggregates(self) -> bool:
+        return self._table.info.merge_engine is MergeEngine.AGGREGATE
 
     def _store(self, file: StagedFile, parts: Mapping[BucketId, Request]) -> None:
         try:
@@ -188,11 +227,11 @@ class StagedCommit:
             return None
         return self._rows.find(stamp.owner, stamp.epoch, call.attempt, (call.writer_id, call.sequence))
 
-    def _write(self, owner: LiveOwner, file: StagedFile) -> QueuedWrite | None:
-        """Return what is still to be applied of a staged call."""
+    def _write(self, owner: LiveOwner, file: StagedFile, buckets: Container[BucketId] | None) -> QueuedWrite | None:
+        """Return what is still to be applied of a staged call, in these buckets or in all."""
         record = owner.record
         parts: dict[BucketId, Request] = {}
-        for bucket, request in self._rows.read(file, self._table.schema).items():
+        for bucket, request in self._rows.read(file, self._table.schema, buckets).items():
             tablet = self._table.committer.tablets.get(bucket)
             if tablet is None:
                 if self._table.has(bucket):
@@ -221,11 +260,11 @@ class StagedCommit:
 
     def _shape(self, requests: Iterable[Request]) -> object | None:
         """Return what calls have in common that may be planned as one; None for one that may not."""
-        if self._table.info.merge_engine is MergeEngine.AGGREGATE:
+        if self._table.info.options.aggregate_delete_at_zero is not None:
             return None
-        if any(request.deletes is not None or request.clears for request in requests):
+        if any(r.deletes is not None or r.retracts is not None or r.clears for r in requests):
             return None
-        shapes = {(request.columns, tuple(request.rows.schema.names)) for request in requests}
+        shapes = {(request.columns, tuple(request.rows.schema.names), request.mode) for request in requests}
         return shapes.pop() if len(shapes) == 1 else None
 
     def _as_known(self, request: Request) -> Request:
@@ -245,17 +284,3 @@ def _token(call: WriteCall) -> OwnerToken:
     if token.epoch == NO_EPOCH:
         raise InvalidError("staged rows belong to an epoch; pass owner.token(epoch)", owner=token.owner)
     return token
-
-
-def _only(write: QueuedWrite, bucket: BucketId) -> QueuedWrite:
-    request = write.parts[bucket]
-    return QueuedWrite(
-        {bucket: request},
-        request.rows.num_rows,
-        request.rows.nbytes,
-        write.columns,
-        sequence=write.sequence,
-        shape=write.shape,
-        stamp=write.stamp,
-        kind=write.kind,
-    )

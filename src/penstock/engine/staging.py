@@ -13,15 +13,15 @@ import contextlib
 import json
 import struct
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.codec.framed import frame, unframe
-from penstock.errors import CorruptionError
+from penstock.errors import CorruptionError, InvalidError
 from penstock.model.agg_mode import AggMode
 from penstock.model.bucket import BucketId
 from penstock.runtime.disk import Disk, write_atomically
@@ -104,25 +104,54 @@ class StagedRows:
             OSError: as the disk gave it; nothing was staged.
         """
         self._disk.make_directory(self._directory)
-        write_atomically(self._disk, f"{self._directory}/{file.name}", _encode(parts))
+        write_atomically(self._disk, self._path(file), _encode(parts))
 
     def keep(self, file: StagedFile) -> None:
         """Count rows that are durable."""
         with self._lock:
             self._files[file.name] = file
 
-    def read(self, file: StagedFile, schema: TabletSchema) -> dict[BucketId, Request]:
-        """Return the rows of a call, by bucket.
+    def size_bytes(self, file: StagedFile) -> int:
+        """Return the size of a call's file.
+
+        Raises:
+            CorruptionError: the file is gone.
+        """
+        path = self._path(file)
+        try:
+            return self._disk.size(path)
+        except OSError as error:
+            raise _missing(path) from error
+
+    def sizes(self, file: StagedFile) -> dict[BucketId, int]:
+        """Return how many bytes a call has for each bucket, after checking all of them.
 
         Raises:
             CorruptionError: the file is gone or damaged.
         """
-        path = f"{self._directory}/{file.name}"
+        path = self._path(file)
+        parts = _open(self._load(path), self._table_id, path)
+        return {bucket: len(part.rows) for bucket, part in parts.items()}
+
+    def read(
+        self, file: StagedFile, schema: TabletSchema, buckets: Container[BucketId] | None = None
+    ) -> dict[BucketId, Request]:
+        """Return the rows of a call, by bucket: of these buckets, or of all.
+
+        Raises:
+            CorruptionError: the file is gone or damaged.
+        """
+        path = self._path(file)
+        return _decode(self._load(path), self._table_id, schema, path, buckets)
+
+    def _path(self, file: StagedFile) -> str:
+        return f"{self._directory}/{file.name}"
+
+    def _load(self, path: str) -> bytes:
         try:
-            data = self._disk.read(path)
+            return self._disk.read(path)
         except OSError as error:
-            raise CorruptionError("staged rows are missing; undo the epoch and write it again", file=path) from error
-        return _decode(data, self._table_id, schema, path)
+            raise _missing(path) from error
 
     def remove(self, files: Iterable[StagedFile]) -> None:
         """Forget staged rows; a file that cannot be removed is forgotten at the next commit."""
@@ -130,7 +159,7 @@ class StagedRows:
             with self._lock:
                 self._files.pop(file.name, None)
             with contextlib.suppress(OSError):
-                self._disk.remove(f"{self._directory}/{file.name}")
+                self._disk.remove(self._path(file))
 
 
 def _encode(parts: Mapping[BucketId, Request]) -> bytes:
@@ -151,28 +180,61 @@ def _encode(parts: Mapping[BucketId, Request]) -> bytes:
     return frame(MAGIC, VERSION, b"".join([_LENGTH.pack(len(head)), head, *(bytes(data) for data in streams)]))
 
 
-def _decode(data: bytes, table_id: int, schema: TabletSchema, path: str) -> dict[BucketId, Request]:
+class _Part(NamedTuple):
+    """One bucket's rows of a call: their Arrow stream, and what the line of JSON says of them."""
+
+    rows: memoryview
+    columns: tuple[int, ...] | None
+    clears: bool
+    mode: AggMode
+
+
+def _open(data: bytes, table_id: int, path: str) -> dict[BucketId, _Part]:
     _, payload = unframe(MAGIC, VERSION, data, name=path)
+    view = memoryview(payload)
     try:
         (length,) = _LENGTH.unpack_from(payload)
         position = _LENGTH.size + length
         parts = {}
         for partition, bucket, size, columns, clears, mode in json.loads(payload[_LENGTH.size : position]):
-            rows = pa.ipc.open_stream(payload[position : position + size]).read_next_batch()
+            named = None if columns is None else tuple(columns)
+            stream = view[position : position + size]
+            parts[BucketId(table_id, partition, bucket)] = _Part(stream, named, clears, AggMode.parse(mode))
             position += size
-            rows, masks = _without_masks(rows)
-            parts[BucketId(table_id, partition, bucket)] = Request(
+    except (ValueError, KeyError, TypeError, struct.error, InvalidError) as error:
+        raise _damaged(path) from error
+    return parts
+
+
+def _decode(
+    data: bytes, table_id: int, schema: TabletSchema, path: str, buckets: Container[BucketId] | None
+) -> dict[BucketId, Request]:
+    requests = {}
+    for bucket, part in _open(data, table_id, path).items():
+        if buckets is not None and bucket not in buckets:
+            continue
+        try:
+            rows, masks = _without_masks(pa.ipc.open_stream(part.rows).read_next_batch())
+            requests[bucket] = Request(
                 rows,
                 schema.encode_keys(rows) if schema.keyed else None,
                 masks.get(_DELETES),
-                None if columns is None else tuple(columns),
-                clears,
-                AggMode(mode),
+                part.columns,
+                part.clears,
+                part.mode,
                 masks.get(_RETRACTS),
             )
-    except (ValueError, KeyError, TypeError, struct.error, pa.ArrowException) as error:
-        raise CorruptionError("staged rows are not what was staged", file=path) from error
-    return parts
+        except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
+            raise _damaged(path) from error
+    return requests
+
+
+def _missing(path: str) -> CorruptionError:
+    return CorruptionError("staged rows are missing; undo the epoch and write it again", file=path)
+
+
+def _damaged(path: str) -> CorruptionError:
+    return CorruptionError("staged rows are not what was staged", file=path)
 
 
 def _without_masks(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, np.ndarray[Any, np.dtype[np.bool_]]]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.engine import staged_commit
 from penstock.errors import (
     ArithmeticOverflowError,
     ConflictError,
@@ -306,7 +307,11 @@ def test_replacement_that_was_cut_short_is_all_or_nothing(power_loss: bool, oper
 @pytest.mark.parametrize("table", ["sums", "log", "rows"])
 @pytest.mark.parametrize("power_loss", [False, True])
 @pytest.mark.parametrize("operation", range(10))
-def test_commit_that_was_cut_short_is_all_or_nothing(table: str, power_loss: bool, operation: int) -> None:
+@pytest.mark.parametrize("together_bytes", [64 << 20, 1_500])
+def test_commit_that_was_cut_short_is_all_or_nothing(
+    table: str, power_loss: bool, operation: int, together_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged_commit, "TOGETHER_BYTES_MAX", together_bytes)
     options = {"merge_engine": "aggregate"} if table == "sums" else {}
     columns = {"sums": SUMS, "log": "k BIGINT, a BIGINT", "rows": "k BIGINT, a BIGINT, PRIMARY KEY (k)"}
     rig = OwnerRig(columns[table], buckets=3, **options)
@@ -330,6 +335,42 @@ def test_commit_that_was_cut_short_is_all_or_nothing(table: str, power_loss: boo
     rig.crash(operation, power_loss=power_loss)
     assert rig.rows() == rows(*range(20))
     rig.close()
+
+
+@pytest.mark.parametrize("engine", ["aggregate", "last_row"])
+def test_epoch_larger_than_memory_may_hold_is_applied_some_buckets_at_a_time(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged_commit, "TOGETHER_BYTES_MAX", 4_000)
+    columns = SUMS if engine == "aggregate" else "k BIGINT, a BIGINT, PRIMARY KEY (k)"
+    rig = OwnerRig(columns, merge_engine=engine, buckets=16)
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    for start in range(0, 2_000, 500):
+        rig.stage(rows(*range(start, start + 500)), task, FIRST)
+
+    rig.owners.commit(owner, 1, {FIRST: 2_000})
+
+    assert rig.rows() == rows(*range(2_000))
+    assert staged_files(rig) == []
+    rig.close()
+
+
+def test_overflow_in_a_large_epoch_is_found_before_it_is_decided(
+    rig: OwnerRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged_commit, "TOGETHER_BYTES_MAX", 1_500)
+    rig.write([{"k": 7, "a": (1 << 63) - 1}])
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage(rows(*range(20)), task, FIRST)
+    rig.stage(rows(*range(20)), task, FIRST)
+
+    with pytest.raises(ArithmeticOverflowError, match=r"key=\{'k': 7\}"):
+        rig.owners.commit(owner, 1, {FIRST: 40})
+
+    assert rig.rows() == [{"k": 7, "a": (1 << 63) - 1}]
+    assert rig.owners.infos()[0].committed_epoch == -1
 
 
 @pytest.mark.parametrize("commits", [0, 1])
