@@ -41,6 +41,9 @@ _FEW_KEYS: Final = 512
 _FEW_KEYS_HELD: Final = 4_096
 _FEW_KEY_BYTES: Final = 160
 
+_DRAIN_ROWS_MAX: Final = 2_000_000
+"""So many are sorted at a time: that takes some 60 bytes of memory for each."""
+
 _SCANS_MAX: Final = 32
 """After so many scans of the dirty keys it would have been cheaper to write them."""
 
@@ -144,18 +147,22 @@ class BucketFront:
 
     def drain(self, rows_max: int | None = None) -> None:
         """Write what is dirty now to the index below, or, for a writer that must not wait long, the oldest part."""
+        write = self._inner.apply_run if rows_max is None else self._inner.apply
         with self._draining:
             with self._lock:
                 self._scans = 0
                 self._spill()
-                taken = self._dirty.take(rows_max)
-            if taken is None:
-                return
-            keys, offsets = latest(taken.keys, taken.offsets)
-            write = self._inner.apply_run if rows_max is None else self._inner.apply
-            write(self._bucket, keys, offsets, taken.applied)
-            with self._lock:
-                self._memory.change(dirty=-self._dirty.written())
+                left = rows_max or max(self._dirty.rows, 1)
+            while left > 0:
+                with self._lock:
+                    taken = self._dirty.take(min(left, _DRAIN_ROWS_MAX))
+                if taken is None:
+                    break
+                keys, offsets = latest(taken.keys, taken.offsets)
+                write(self._bucket, keys, offsets, taken.applied)
+                with self._lock:
+                    self._memory.change(dirty=-self._dirty.written())
+                left -= len(taken.keys)
         self._settle()
 
     def forget(self) -> bool:

@@ -56,6 +56,11 @@ class DirtyLog:
     def __bool__(self) -> bool:
         return bool(self._waiting or self._few or self._taken)
 
+    @property
+    def rows(self) -> int:
+        """Return how many keys it holds, each as often as it was written."""
+        return sum(len(chunk.keys) for chunk in self.chunks())
+
     def append(self, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> int:
         """Add a call and return its bytes; the arrays are kept, so they must not change."""
         # Arrays of a few rows take fifty times the memory of their rows; so they are joined before long.
@@ -66,18 +71,17 @@ class DirtyLog:
         self.nbytes += added
         return added
 
-    def take(self, rows_max: int | None) -> DirtyChunk | None:
+    def take(self, rows_max: int) -> DirtyChunk | None:
         """Take the oldest calls, up to about so many rows, to be written; None if there are none.
 
         What was taken before and not written for an error is taken again.
         """
         self._gather()
-        count, rows = len(self._waiting), 0
-        if rows_max is not None:
-            for count, chunk in enumerate(self._waiting, start=1):  # noqa: B007 - the count is what is wanted
-                rows += len(chunk.keys)
-                if rows >= rows_max:
-                    break
+        count = rows = 0
+        for count, chunk in enumerate(self._waiting, start=1):  # noqa: B007 - the count is what is wanted
+            rows += len(chunk.keys)
+            if rows >= rows_max:
+                break
         self._taken += self._waiting[:count]
         self._waiting = self._waiting[count:]
         return join_chunks(self._taken) if self._taken else None

@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -49,6 +48,7 @@ from penstock.index.rocks_format import (
     stored_keys,
 )
 from penstock.index.rocks_settings import RocksIndexSettings
+from penstock.index.turns import Turns
 from penstock.model.bucket import BucketId
 from penstock.model.change import NO_OFFSET
 
@@ -120,15 +120,16 @@ class RocksKeyIndex:
     def apply_run(self, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
         """Point many sorted keys at their offsets, or remove them; other threads get their turn in between."""
         assert len(keys) == len(offsets)
+        turns = Turns(self._settings.run_pause_us)
         with self._call() as db:
             if len(keys) >= self._settings.run_keys_min:
-                self._ingest(db, bucket, keys, offsets)
+                self._ingest(db, bucket, keys, offsets, turns)
                 keys, offsets = keys[:0], offsets[:0]
             chunk = self._settings.run_chunk_keys
             while len(keys) > chunk:
                 self._put(db, bucket, keys[:chunk], offsets[:chunk], None)
                 keys, offsets = keys[chunk:], offsets[chunk:]
-                self._give_way()
+                turns.give()
             self._put(db, bucket, keys, offsets, applied)
 
     def applied(self, bucket: BucketId) -> int:
@@ -206,7 +207,9 @@ class RocksKeyIndex:
             while not _written(db, _batch(stored[start:end], values[start:end], live[start:end], mark)):
                 db.flush()
 
-    def _ingest(self, db: rocksdict.Rdict, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets) -> None:
+    def _ingest(
+        self, db: rocksdict.Rdict, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, turns: Turns
+    ) -> None:
         """Write the keys to files as RocksDB has them, and let it take them in: a third of the work of writing them."""
         size = self._settings.run_file_keys
         runs = self._path / _RUNS
@@ -217,7 +220,7 @@ class RocksKeyIndex:
         try:
             for number, path in enumerate(paths):
                 mine = slice(number * size, (number + 1) * size)
-                self._write_file(path, bucket, keys[mine], offsets[mine])
+                self._write_file(path, bucket, keys[mine], offsets[mine], turns)
             options = rocksdict.IngestExternalFileOptions()
             options.set_move_files(True)
             db.ingest_external_file([str(path) for path in paths], options)
@@ -225,7 +228,7 @@ class RocksKeyIndex:
             for path in paths:
                 path.unlink(missing_ok=True)
 
-    def _write_file(self, path: Path, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets) -> None:
+    def _write_file(self, path: Path, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, turns: Turns) -> None:
         writer = rocksdict.SstFileWriter(self._options)
         writer.open(str(path))
         put, chunk = writer.__setitem__, self._settings.run_chunk_keys
@@ -235,15 +238,15 @@ class RocksKeyIndex:
 
         for start in range(0, len(keys), chunk):
             piece = slice(start, start + chunk)
-            ways = [put if live else remove for live in (offsets[piece] != NO_OFFSET).tolist()]
-            deque(map(call, ways, stored_keys(bucket, keys[piece]), encode_offsets(offsets[piece])), maxlen=0)
-            self._give_way()
+            stored, values = stored_keys(bucket, keys[piece]), encode_offsets(offsets[piece])
+            live = (offsets[piece] != NO_OFFSET).tolist()
+            if all(live):
+                deque(map(put, stored, values), maxlen=0)
+            else:
+                deque(map(call, [put if each else remove for each in live], stored, values), maxlen=0)
+            turns.give()
         _sync(path)
         writer.finish()
-
-    def _give_way(self) -> None:
-        # A thread that asks for the GIL is given it after five milliseconds, one that finds it free at once.
-        time.sleep(self._settings.run_pause_us / 1e6)
 
     def _check_version(self) -> None:
         with self._call() as db:

@@ -177,17 +177,17 @@ def test_slots_are_a_power_of_two_with_room_to_spare() -> None:
 def test_what_was_taken_and_not_written_is_taken_again_with_what_came_since() -> None:
     dirty = DirtyLog()
     dirty.append(keys_of(b"a", b"b"), np.array([1, 2]), 3)
-    dirty.take(None)
+    dirty.take(1_000)
     dirty.append(keys_of(b"a"), np.array([4]), 5)
 
-    taken = dirty.take(None)
+    taken = dirty.take(1_000)
 
     assert taken is not None
     assert (taken.keys.to_pylist(), taken.offsets.tolist(), taken.applied) == ([b"a", b"b", b"a"], [1, 2, 4], 5)
     dirty.written()
     assert not dirty
     assert dirty.nbytes == 0
-    assert dirty.take(None) is None
+    assert dirty.take(1_000) is None
 
 
 def test_small_calls_are_joined_in_order_and_the_oldest_are_taken_first() -> None:
