@@ -15,13 +15,14 @@ from penstock.engine.catalog import Catalog
 from penstock.engine.live_table import LiveTable
 from penstock.engine.open_tables import OpenTables
 from penstock.engine.retention import is_worth, retention_target
-from penstock.engine.settings import Fsync, Settings
+from penstock.engine.settings import Settings
 from penstock.errors import BucketFailedError, ClosedError, NotFoundError
 from penstock.model.bucket import BucketId
 from penstock.runtime.clock import Clock
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
 from penstock.tablet.sealing import seal
+from penstock.tablet.settings import FsyncMode
 from penstock.tablet.tablet import Tablet
 
 UNSEALED_SEGMENTS_MAX = 3
@@ -108,7 +109,7 @@ class Maintenance:
         if tablet.failure is not None:
             return
         try:
-            if self._settings.fsync is Fsync.INTERVAL:
+            if self._settings.fsync is FsyncMode.INTERVAL:
                 table.committer.run(tablet.sync_log)
             if tablet.state.closed:
                 self._seal(table, tablet)

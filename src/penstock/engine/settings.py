@@ -10,38 +10,18 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from penstock.errors import InvalidError
 from penstock.model.near_name import did_you_mean
 from penstock.model.quantity import format_bytes, format_duration_ms, parse_bytes, parse_duration_ms
+from penstock.tablet.settings import FsyncMode
 
 ENVIRONMENT_PREFIX: Final = "PENSTOCK_"
 PAGE_BYTES_MAX: Final = 16 << 20
 _DAY_MS: Final = 86_400_000
 _MB: Final = 1 << 20
-
-
-class Fsync(StrEnum):
-    """When the log is synced, and so what a crash of the machine can take."""
-
-    ALWAYS = "always"
-    INTERVAL = "interval"
-    NEVER = "never"
-
-    @property
-    def risk(self) -> str:
-        """Return in words what a crash of the machine can take."""
-        return _RISKS[self]
-
-
-_RISKS: Final = {
-    Fsync.ALWAYS: "nothing that was acknowledged is lost",
-    Fsync.INTERVAL: "a crash of the machine loses what was acknowledged since the last sync",
-    Fsync.NEVER: "a crash of the machine loses whatever the operating system had not written yet",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +43,10 @@ def _read_count(value: Any) -> int:
     return int(text)
 
 
-def _read_fsync(value: Any) -> Fsync:
-    if value not in list(Fsync):
-        raise InvalidError(f"the value is one of {', '.join(Fsync)}")
-    return Fsync(value)
+def _read_fsync(value: Any) -> FsyncMode:
+    if value not in list(FsyncMode):
+        raise InvalidError(f"the value is one of {', '.join(FsyncMode)}")
+    return FsyncMode(value)
 
 
 def _duration(name: str, default_ms: int, meaning: str, smallest: int = 1) -> Any:
@@ -101,8 +81,8 @@ class Settings:
     owner_abandon_after_ms: int = _duration("owner.abandon-after", _DAY_MS, "when leftovers of an owner are undone")
     owner_retention_ms: int = _duration("owner.retention", 90 * _DAY_MS, "how long an unused owner is remembered")
     segment_bytes: int = _size("log.segment-bytes", 64 * _MB, "size of a log segment", 4096)
-    fsync: Fsync = field(
-        default=Fsync.ALWAYS,
+    fsync: FsyncMode = field(
+        default=FsyncMode.ALWAYS,
         metadata={"setting": Setting("log.fsync", _read_fsync, str, "when the log is synced: always, interval, never")},
     )
     fsync_interval_ms: int = _duration("log.fsync-interval", 1_000, "how often, with log.fsync=interval")

@@ -20,7 +20,7 @@ from penstock.runtime.disk import Disk
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.merge_rule import MergeRule
 from penstock.tablet.recovery import open_tablet
-from penstock.tablet.settings import FsyncMode, TabletSettings
+from penstock.tablet.settings import TabletSettings
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.tablet_schema import TabletSchema
 
@@ -40,9 +40,7 @@ class Storage:
         self._log_settings = log_settings or LogSettings()
         self._pool = FilePool(disk, self._log_settings.open_files_max)
         self._cache = ChunkCache(self._log_settings.cache_bytes_max)
-        self._tablet_settings = TabletSettings(
-            segment_bytes=settings.segment_bytes, fsync=FsyncMode(settings.fsync.value)
-        )
+        self._tablet_settings = TabletSettings(segment_bytes=settings.segment_bytes, fsync=settings.fsync)
 
     def open_tablet(self, bucket: BucketId, schema: TabletSchema, rule: MergeRule) -> Tablet:
         """Open a bucket, or make one."""

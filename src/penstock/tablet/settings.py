@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from penstock.errors import InvalidError
 
 
 class FsyncMode(StrEnum):
-    """When a write counts as durable.
-
-    ALWAYS: after a sync; nothing acknowledged is lost. INTERVAL: a power loss takes the writes of
-    the last interval, a killed process none. NEVER: a power loss takes what the system had not
-    written back by itself.
-    """
+    """When the log is synced, and so what a crash of the machine can take; a killed process loses nothing."""
 
     ALWAYS = "always"
     INTERVAL = "interval"
     NEVER = "never"
+
+    @property
+    def risk(self) -> str:
+        """Return in words what a crash of the machine can take."""
+        return _RISKS[self]
+
+
+_RISKS: Final = {
+    FsyncMode.ALWAYS: "nothing that was acknowledged is lost",
+    FsyncMode.INTERVAL: "a crash of the machine loses what was acknowledged since the last sync",
+    FsyncMode.NEVER: "a crash of the machine loses whatever the operating system had not written yet",
+}
 
 
 @dataclass(frozen=True, slots=True)

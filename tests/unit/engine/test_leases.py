@@ -17,7 +17,7 @@ from penstock.codec.lease_record import Hold, LeaseRecord, decode_lease, encode_
 from penstock.engine.engine import Engine
 from penstock.engine.lease_book import LeaseBook
 from penstock.engine.metadata import MemoryMetadataStore, MetadataStore, Put
-from penstock.engine.settings import Fsync, Settings
+from penstock.engine.settings import Settings
 from penstock.engine.sqlite_metadata import SqliteMetadataStore
 from penstock.engine.storage import Storage
 from penstock.errors import (
@@ -34,6 +34,7 @@ from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.lease import AcquireLease, CutOffsets
 from penstock.model.principal import acting_as
 from penstock.runtime.tasks import TaskGroup
+from penstock.tablet.settings import FsyncMode
 from penstock.testing.fault_gate import Operation
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock
@@ -352,7 +353,7 @@ def test_reopened_bucket_is_protected_again(rig: Rig) -> None:
 
 
 def test_leased_cut_outlives_a_power_loss_also_where_writes_do_not() -> None:
-    rig = Rig(replace(SETTINGS, fsync=Fsync.NEVER))
+    rig = Rig(replace(SETTINGS, fsync=FsyncMode.NEVER))
     cut = CutOffsets(rig.table.info.table_id, dict(rig.table.cut()))
     rig.engine.acquire_lease(AcquireLease("job", HOUR_MS, cuts=(cut,)))
     rig.fill(2)

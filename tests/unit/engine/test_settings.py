@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.settings import Fsync, Settings
+from penstock.engine.settings import Settings
 from penstock.errors import InvalidError
+from penstock.tablet.settings import FsyncMode
 
 
 def test_defaults_are_those_of_the_guide() -> None:
@@ -45,7 +46,7 @@ def test_later_sources_win_over_earlier_ones(tmp_path: Path) -> None:
     assert settings.scanner_ttl_ms == 7_000
     assert settings.scanners_per_bucket_max == 4
     assert settings.page_bytes == 4096
-    assert settings.fsync is Fsync.NEVER
+    assert settings.fsync is FsyncMode.NEVER
     assert "loses" in settings.fsync.risk
 
 
