@@ -11,10 +11,10 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+from tests.process.owner_child import EPOCHS, FENCED, rows_of
 
 import penstock
 from penstock.testing.server import ServerProcess
-from tests.process.owner_child import EPOCHS, FENCED, rows_of
 
 CHILD = Path(__file__).with_name("owner_child.py")
 DDL = "p BIGINT, k BIGINT, a BIGINT SUM, b BIGINT MAX, PRIMARY KEY (p, k)"
