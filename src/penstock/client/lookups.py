@@ -11,6 +11,7 @@ from penstock.client.arrow_source import ArrowSource
 from penstock.client.ingest import ingest_keys
 from penstock.client.link import Link
 from penstock.client.scan_request import project
+from penstock.client.shared_lookups import SharedLookups
 from penstock.client.single_key import SingleKey
 from penstock.errors import InvalidError, UnsupportedError
 from penstock.model.calls import LookupCall
@@ -26,6 +27,8 @@ class Lookups:
         self._link = link
         self._info = info
         self._single_key = SingleKey(info.schema)
+        # Beside an engine in this process a call costs little, and waiting for others would only cost.
+        self._lookup = SharedLookups(self._ask).lookup if link.distant else self._ask
 
     def lookup(self, keys: object, columns: Iterable[str] | None = None) -> pa.Table:
         """Return one row for each key, in the order asked.
@@ -39,7 +42,7 @@ class Lookups:
         single = self._single_key.batch(keys) if type(keys) is list and len(keys) == 1 else None
         batch = ingest_keys(keys, self._info.schema) if single is None else single
         call = self._call(batch, project(columns, self._info.schema))
-        return pa.Table.from_batches([self._link.retry.run(lambda: self._link.node.lookup(call)).batch])
+        return pa.Table.from_batches([self._lookup(call)])
 
     def get(self, key: dict[str, Any]) -> dict[str, Any] | None:
         """Return the row of one key, None if there is none.
@@ -55,7 +58,7 @@ class Lookups:
             )
         single = self._single_key.batch([key[name] for name in self._info.primary_key])
         call = self._call(ingest_keys([key], self._info.schema) if single is None else single, None)
-        row: dict[str, Any] = self._link.retry.run(lambda: self._link.node.lookup(call)).batch.to_pylist()[0]
+        row: dict[str, Any] = self._lookup(call).to_pylist()[0]
         return row if row.pop(FOUND) else None
 
     def prefix_lookup(self, prefix: dict[str, Any], columns: Iterable[str] | None = None) -> pa.Table:
@@ -88,6 +91,9 @@ class Lookups:
     def _require_key(self, verb: str) -> None:
         if not self._info.keyed:
             raise UnsupportedError(f"{verb} needs a table with a primary key; scan the log", table=self._info.path)
+
+    def _ask(self, call: LookupCall) -> pa.RecordBatch:
+        return self._link.retry.run(lambda: self._link.node.lookup(call)).batch
 
     def _call(self, keys: pa.RecordBatch, columns: tuple[str, ...] | None) -> LookupCall:
         return LookupCall(self._info.table_id, self._info.schema_id, keys, columns)
