@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +49,7 @@ def run(work: Workload) -> list[Measurement]:
         with bare_flight(pa.Table.from_batches(list(once.scan())), directory) as bare:
             measurements.append(_scans("scan, served", once, bare, work.rows))
             measurements.append(_scans("scan, served, each row replaced three times", table, bare, work.rows))
-            measurements.append(_single_lookups(work, table, bare))
+            measurements += _single_lookups(work, table, bare)
         with bare_flight(small.scan().to_arrow(), directory) as bare:
             measurements += _small_scans(small, bare)
     return measurements
@@ -78,7 +79,7 @@ def _scans(job: str, table: penstock.Table, bare: flight.FlightClient, rows: int
     return _compared(job, "rows/s", "bare Flight do_get", pair, rows)
 
 
-def _single_lookups(work: Workload, table: penstock.Table, bare: flight.FlightClient) -> Measurement:
+def _single_lookups(work: Workload, table: penstock.Table, bare: flight.FlightClient) -> list[Measurement]:
     keys = np.random.default_rng(work.seed).integers(0, work.rows, SINGLES).tolist()
     writer, reader = bare.do_exchange(flight.FlightDescriptor.for_command(b"echo"))
 
@@ -87,9 +88,22 @@ def _single_lookups(work: Workload, table: penstock.Table, bare: flight.FlightCl
             writer.write_metadata(key.to_bytes(400))
             reader.read_chunk()
 
-    pair = _in_turn(lambda: [table.lookup([key]) for key in keys], echo)
+    def look(some: list[int]) -> None:
+        for key in some:
+            table.lookup([key])
+
+    def at_once() -> None:
+        with ThreadPoolExecutor(READERS) as readers:
+            list(readers.map(look, [keys] * READERS))
+
+    one, many = _in_turn(lambda: look(keys), echo), _in_turn(at_once, echo, turns=3)
     writer.close()
-    return _compared("lookup of 1 key, served", "keys/s", "bare Flight exchange of 400 bytes", pair, SINGLES)
+    beside = "bare Flight exchange of 400 bytes"
+    rate = _compared("lookup of 1 key, served, 16 threads", "keys/s", beside, many, SINGLES)
+    return [
+        _compared("lookup of 1 key, served", "keys/s", beside, one, SINGLES),
+        replace(rate, ours=rate.ours * READERS),
+    ]
 
 
 def _small_scans(table: penstock.Table, bare: flight.FlightClient) -> list[Measurement]:
