@@ -9,16 +9,18 @@ STYLE = """
   .rule { stroke: #c9d6df } .axis { stroke: #51677a }
   .c0 { fill: #c2571a; stroke: #c2571a } .c1 { fill: #2f6f9f; stroke: #2f6f9f } .c2 { fill: #3d8a4f; stroke: #3d8a4f }
   .c3 { fill: #8a4f9e; stroke: #8a4f9e } .c4 { fill: #7a6a2f; stroke: #7a6a2f } .c5 { fill: #5a6b78; stroke: #5a6b78 }
+  .c6 { fill: #1f8a8a; stroke: #1f8a8a }
   .line { fill: none; stroke-width: 2 }
   @media (prefers-color-scheme: dark) {
     .page { fill: #10181f } .word { fill: #e3edf4 } .quiet { fill: #9db2c2 }
     .rule { stroke: #2c3c48 } .axis { stroke: #9db2c2 }
     .c0 { fill: #ff9a5c; stroke: #ff9a5c } .c1 { fill: #7cc0f0; stroke: #7cc0f0 } .c2 { fill: #7fd394; stroke: #7fd394 }
     .c3 { fill: #d3a0e6; stroke: #d3a0e6 } .c4 { fill: #d9c877; stroke: #d9c877 } .c5 { fill: #aebfcc; stroke: #aebfcc }
+    .c6 { fill: #6fd6d6; stroke: #6fd6d6 }
     .line { fill: none }
   }
 """
-COLOURS = 6
+COLOURS = 7
 
 
 class Drawing:
@@ -58,6 +60,7 @@ class Drawing:
             f'<path d="M{x:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z" {kind}/>',
             f'<path d="M{x:.1f} {y + 5:.1f}l5 -9h-10z" {kind}/>',
             f'<path d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8" style="fill: none; stroke-width: 2.5" {kind}/>',
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" style="fill: none; stroke-width: 2.5" {kind}/>',
         )
         self._parts.append(shapes[colour % COLOURS])
 

@@ -23,7 +23,7 @@ def draw(figures: list[Figure], facts: dict[str, str]) -> str:
     drawing = Drawing(WIDTH, "Speed beside Penstock's", described)
     peers = list(dict.fromkeys(peer for marks in rows.values() for peer, _ in marks))
     y = _head(drawing, peers, facts)
-    top = y + 26
+    top = y + 40
     section = ""
     for (part, job), marks in rows.items():
         if part != section:
@@ -34,7 +34,7 @@ def draw(figures: list[Figure], facts: dict[str, str]) -> str:
         drawing.text(34, y + 4, job, kind="quiet", size=12)
         drawing.rule(LEFT, y, RIGHT, y)
         for peer, ratio in marks:
-            drawing.mark(_x(math.log10(ratio), low, high), y, peers.index(peer) + 1)
+            drawing.mark(_x(math.log10(ratio), low, high), y, peers.index(peer))
     _scale(drawing, low, high, top, y + 14)
     return drawing.svg(int(y + 44))
 
@@ -47,7 +47,9 @@ def _rows(figures: list[Figure]) -> dict[tuple[str, str], list[tuple[str, float]
         key = (figure.section, figure.score.job)
         if key in ours and not figure.peer.startswith(OURS):
             rows.setdefault(key, []).append((figure.peer, _ratio(figure.score, ours[key])))
-    return rows
+    # Jobs run in an order of their own; people look for the peers of one kind together.
+    sections = list(dict.fromkeys(section for section, _ in rows))
+    return dict(sorted(rows.items(), key=lambda row: sections.index(row[0][0])))
 
 
 def _ratio(theirs: Score, ours: Score) -> float:
@@ -64,9 +66,9 @@ def _head(drawing: Drawing, peers: list[str], facts: dict[str, str]) -> float:
     )
     for number, peer in enumerate(peers):
         x = 26 + 118 * number
-        drawing.mark(x, 72, number + 1)
+        drawing.mark(x, 72, number)
         drawing.text(x + 12, 76, peer, size=12)
-    return 66
+    return 80
 
 
 def _scale(drawing: Drawing, low: int, high: int, top: float, bottom: float) -> None:
