@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import uuid
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from penstock.errors import (
     InvalidError,
     LockedError,
     OwnerNotFoundError,
+    PermissionDeniedError,
     UnsupportedError,
 )
 from penstock.testing.server import ServerProcess
@@ -294,3 +296,32 @@ def test_job_counts_once_while_its_server_is_killed(tmp_path: Path) -> None:
             assert owner.begin(epoch) == "committed"
 
         assert revenue(table) == {"Ulm": 20, "Bonn": 20, "Kiel": 20}
+
+
+def test_owner_of_one_principal_is_of_no_use_to_another(tmp_path: Path) -> None:
+    words = {name: name * 20 for name in ("ann", "bob")}
+    tokens = tmp_path / "tokens"
+    tokens.write_text("".join(f"{name}:{hashlib.sha256(word.encode()).hexdigest()}\n" for name, word in words.items()))
+    tokens.chmod(0o600)
+    with (
+        penstock.serve(tmp_path / "data", token_file=tokens) as server,
+        penstock.connect(server.url, token=words["ann"]) as ann,
+        penstock.connect(server.url, token=words["bob"]) as bob,
+    ):
+        mine = ann.create_table("revenue", DDL, merge_engine="aggregate")
+        owner = mine.acquire_owner("job-7", columns=["revenue"])
+        owner.begin(1)
+        mine.upsert(sales("Ulm"), owner=owner)
+
+        theirs = bob.table("revenue")
+        for steal in (
+            lambda: theirs.acquire_owner("job-7", columns=["revenue"]),
+            lambda: theirs.upsert(sales("Ulm"), owner=owner.token(1)),
+            lambda: theirs.stage(sales("Ulm"), owner=owner.token(1), attempt=uuid.uuid4()),
+            lambda: bob.drop_owner("job-7", "revenue"),
+        ):
+            with pytest.raises(PermissionDeniedError, match="somebody else's"):
+                steal()
+
+        owner.commit(1)
+        assert revenue(mine) == {"Ulm": 10}
