@@ -188,9 +188,10 @@ def test_token_that_the_server_does_not_know_is_denied(tmp_path: Path) -> None:
     token = make_token()
     tokens.write_text(f"ada:{hash_token(token)}\n")
     with penstock.serve(tmp_path / "data", token_file=tokens) as server:
-        for wrong in (None, "", "nonsense", token[:-1], token + "x"):
+        for wrong in (None, "nonsense", token[:-1], token + "x"):
+            said = "asks for a token; pass token=" if wrong is None else "does not know this token; pass token="
             with (
-                pytest.raises(errors.PermissionDeniedError, match="the server does not know this token; pass token="),
+                pytest.raises(errors.PermissionDeniedError, match=said),
                 penstock.connect(server.url, token=wrong) as conn,
             ):
                 conn.list_databases()

@@ -193,7 +193,7 @@ def test_a_table_may_disable_deletes(connection: penstock.Connection, verb: str)
         "apply_changes": lambda: table.apply_changes([{"id": 1, "name": "a", "amount": 1.0, "_change_type": "-D"}]),
     }
 
-    with pytest.raises(DeleteDisabledError, match=r"deletes are disabled on this table table=shop.t"):
+    with pytest.raises(DeleteDisabledError, match=r"disabled on this table by its delete.behavior table=shop.t"):
         calls[verb]()
     assert len(contents(table)) == 1
 

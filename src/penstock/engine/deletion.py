@@ -30,7 +30,7 @@ def delete_matching(
         raise UnsupportedError("a log table takes no deletes", table=table.info.path)
     behavior = table.info.options.delete_behavior
     if behavior is DeleteBehavior.DISABLE:
-        raise DeleteDisabledError("deletes are disabled on this table", table=table.info.path)
+        raise DeleteDisabledError("deletes are disabled on this table by its delete.behavior", table=table.info.path)
     ignored = filter is not None and behavior is DeleteBehavior.IGNORE
 
     def find() -> QueuedWrite:

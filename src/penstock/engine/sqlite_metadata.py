@@ -126,7 +126,7 @@ class SqliteMetadataStore:
                     connection.execute(statement)
                 return
         if application_id != APPLICATION_ID:
-            raise CorruptionError("this is no metadata file of ours", path=self._path)
+            raise CorruptionError("this is no metadata file of ours; name another directory", path=self._path)
         if version > FORMAT_VERSION:
             raise UnsupportedError(
                 "a newer version of penstock wrote this directory; use that version",

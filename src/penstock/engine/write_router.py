@@ -105,7 +105,7 @@ class WriteRouter:
         if info.keyed and operation is Operation.APPEND:
             raise UnsupportedError("a table with a primary key takes no append; use upsert", table=info.path)
         if operation is Operation.DELETE and info.options.delete_behavior is DeleteBehavior.DISABLE:
-            raise DeleteDisabledError("deletes are disabled on this table", table=info.path)
+            raise DeleteDisabledError("deletes are disabled on this table by its delete.behavior", table=info.path)
         if call.columns is not None and info.merge_engine is not None and not info.merge_engine.takes_partial:
             raise UnsupportedError(
                 "this merge engine takes whole rows only; leave out columns=",
@@ -183,7 +183,9 @@ class WriteRouter:
         behavior = self._info.options.delete_behavior
         if not self._info.keyed or behavior is DeleteBehavior.DISABLE:
             if pc.any(pc.or_(deletes, skipped) if not self._info.keyed else deletes).as_py():
-                raise DeleteDisabledError("deletes are disabled on this table", table=self._info.path)
+                raise DeleteDisabledError(
+                    "deletes are disabled on this table by its delete.behavior", table=self._info.path
+                )
             deletes = pc.and_(deletes, False)
         elif behavior is DeleteBehavior.IGNORE:
             skipped = pc.or_(skipped, deletes)

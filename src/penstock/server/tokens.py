@@ -76,4 +76,6 @@ class Tokens:
             found = [name for name, known in self._hashes.items() if hmac.compare_digest(given, known)]
             if found:
                 return found[0]
-        raise PermissionDeniedError("the server does not know this token; pass token=")
+        if not authorization:
+            raise PermissionDeniedError("the server asks for a token; pass token=, on the command line PENSTOCK_TOKEN")
+        raise PermissionDeniedError("the server does not know this token; pass token= as its token file has it")
