@@ -10,8 +10,10 @@ from penstock.cli.access import open_connection
 from penstock.cli.bucket_offsets import format_offsets, read_json_object, read_offsets
 from penstock.cli.options import Columns, Output, TablePathArgument, Url, split_names
 from penstock.cli.output import write_batches
+from penstock.cli.row_progress import watch_rows
 from penstock.cli.words import count_rows, examples, is_watched, say
 from penstock.client.scan_request import ScanSource
+from penstock.client.table import Table
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)
 
@@ -56,6 +58,13 @@ def scan(
             split_names(columns), filter, limit, chosen, ScanSource.LIVE_KV if source is None else source
         )
         with rows:
-            written = write_batches(output, rows.schema, rows)
+            written = write_batches(output, rows.schema, watch_rows(rows, lambda: _expected(handle, filter, limit)))
         if is_watched():
             say(f"{count_rows(written)} as of {format_offsets(rows.log_offsets)}")
+
+
+def _expected(handle: Table, filter: str | None, limit: int | None) -> int | None:
+    if filter is not None:
+        return limit
+    rows = handle.stats().live_rows
+    return rows if limit is None else min(rows, limit)
