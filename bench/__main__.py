@@ -7,12 +7,13 @@ import signal
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 
 from bench import pages
 from bench.peers.roster import call_roll, modules
-from bench.report import Report, read
+from bench.report import Report, merged, read
 from bench.runner import LONG, jobs, run
 from bench.workload import Workload
 
@@ -24,7 +25,7 @@ def main() -> int:
     """Parse the command line, run, print; return 1 if a job failed."""
     asked = _parser().parse_args()
     if asked.read is not None:
-        return _show(read(asked.read.read_text()), write_docs=asked.write_docs)
+        return _show(merged([read(path.read_text()) for path in asked.read]), write_docs=asked.write_docs)
     # Ended from outside, the peers must still be stopped: as an exit, their contexts see it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     count = asked.rows or (QUICK_ROWS if asked.quick else 1_000_000)
@@ -32,15 +33,20 @@ def main() -> int:
     chosen = [job for job in asked.only or jobs() if asked.only or job not in (LONG if asked.quick else ())]
     chosen = [job for job in chosen if job not in (asked.without or ())]
     roster = call_roll(work, asked.peer)
-    report, failed = run(replace(work, peers=tuple(roster.present)), chosen, roster)
     asked.results.mkdir(exist_ok=True)
     target = asked.results / f"{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
-    target.write_text(report.document())
+    keep = partial(_keep, target)
+    report, failed = run(replace(work, peers=tuple(roster.present)), chosen, roster, keep)
     _show(report, write_docs=asked.write_docs and not failed)
     print(f"written to {target}", file=sys.stderr)
     for job, why in failed.items():
         print(f"FAILED: {job}: {why}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _keep(target: Path, report: Report) -> None:
+    """Write the figures so far: a run that is ended keeps what it has."""
+    target.write_text(report.document())
 
 
 def _show(report: Report, *, write_docs: bool) -> int:
@@ -67,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", type=Path, default=Path(gettempdir()), help="where the data goes")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
     parser.add_argument("--write-docs", action="store_true", help="write the figures into README and docs")
-    parser.add_argument("--read", type=Path, help="run nothing: show, or write, the figures of this JSON")
+    parser.add_argument("--read", type=Path, nargs="+", help="run nothing: show, or write, the figures of these JSONs")
     return parser
 
 

@@ -131,3 +131,20 @@ def read(document: str) -> Report:
         [Measurement(**measurement) for measurement in found["measurements"]],
         [Point(**point) for point in found["points"]],
     )
+
+
+def merged(reports: list[Report]) -> Report:
+    """Return the figures of runs of the same rows as one; of the same job the last run's, and the first run's facts."""
+    assert len({report.facts["rows"] for report in reports}) == 1, "runs of other rows cannot stand in one table"
+    figures = {(f.section, f.peer, f.score.job): f for report in reports for f in report.figures}
+    measured = {(m.job, m.unit, m.bound_name): m for report in reports for m in report.measurements}
+    points = {(p.plot, p.line, p.x): p for report in reports for p in report.points}
+    dates = " and ".join(dict.fromkeys(report.facts["date"] for report in reports))
+    return Report(
+        {**reports[0].facts, "date": dates},
+        {name: words for report in reports for name, words in report.settings.items()},
+        {name: why for report in reports for name, why in report.absent.items()},
+        list(figures.values()),
+        list(measured.values()),
+        list(points.values()),
+    )

@@ -8,6 +8,7 @@ import platform
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -45,8 +46,10 @@ def jobs() -> list[str]:
     return [*ORDER, *sorted(found - set(ORDER))]
 
 
-def run(work: Workload, chosen: list[str], roster: Roster) -> tuple[Report, dict[str, str]]:
-    """Run these jobs; return what they found, and which failed and why."""
+def run(
+    work: Workload, chosen: list[str], roster: Roster, keep: Callable[[Report], None]
+) -> tuple[Report, dict[str, str]]:
+    """Run these jobs, keeping the report after each; return what they found, and which failed and why."""
     report = Report(facts(work), roster.settings, dict(roster.absent), [], [], [])
     failed: dict[str, str] = {}
     for job in chosen:
@@ -65,6 +68,7 @@ def run(work: Workload, chosen: list[str], roster: Roster) -> tuple[Report, dict
         report.figures.extend(item for item in found if isinstance(item, Figure))
         report.measurements.extend(item for item in found if isinstance(item, Measurement))
         report.points.extend(item for item in found if isinstance(item, Point))
+        keep(report)
         print(f"{job}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
     return report, failed
 

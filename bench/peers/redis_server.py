@@ -53,9 +53,9 @@ class Redis:
         with redis.Redis(port=self._port) as client:
             version = client.info("server")["redis_version"]
         return (
-            f"{version}; appendonly, appendfsync=always; a hash a row, HSET in a pipeline of one MULTI a batch; "
-            "all rows in memory; scans by SCAN and HMGET, not at one moment; the changelog is a stream, XADD in the "
-            "same MULTI, without before-images"
+            f"{version}, by redis-py with hiredis; appendonly, appendfsync=always; a hash a row, HSET in a pipeline of "
+            "one MULTI a batch; all rows in memory; scans by SCAN and HMGET, not at one moment; the changelog is a "
+            "stream, XADD in the same MULTI, without before-images"
         )
 
     def session(self) -> RedisSession:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 from bench import pages
 from bench.agreement import DisagreementError, agree, fingerprint
 from bench.measurement import Figure, Measurement, Point, Score, timing
-from bench.report import Report, read, verdict
+from bench.report import Report, merged, read, verdict
 from bench.runner import jobs
 from bench.workload import rows
 
@@ -121,6 +122,18 @@ def test_what_is_worse_than_linear_is_named() -> None:
 def test_report_survives_its_json() -> None:
     assert read(report().document()) == report()
     assert json.loads(report().document())["absent"] == {"Third": "is not here"}
+
+
+def test_runs_are_merged_and_the_last_wins() -> None:
+    again = Figure("in process", "Other", False, Score("bulk insert", "rows/s", 260.0))
+    later = replace(report(), facts={**report().facts, "date": "later"}, figures=[again])
+
+    both = merged([report(), later])
+
+    assert both.facts["date"] == "today and later"
+    assert [f.score.value for f in both.figures if f.peer == "Other" and f.score.unit == "rows/s"] == [260.0]
+    assert len(both.figures) == len(FIGURES)
+    assert both.points == POINTS
 
 
 def test_pages_get_the_figures_of_a_run_and_keep_their_words(tmp_path: Path) -> None:
