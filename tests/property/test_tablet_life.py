@@ -10,6 +10,9 @@ from random import Random
 import pytest
 
 from penstock.errors import OffsetOutOfRangeError
+from penstock.index.front import FrontedKeyIndex
+from penstock.index.front_settings import FrontSettings
+from penstock.index.key_index import KeyIndex
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.merge_engine import MergeEngine
 from penstock.tablet.checkpointing import checkpoint
@@ -20,6 +23,9 @@ from penstock.testing.tablet_rig import TabletRig
 from penstock.testing.tablet_writes import RandomWrites
 
 STEPS = 120
+TINY = FrontSettings(table_bytes_max=2_000, dirty_bytes_max=500, drain_rows_max=3)
+FRONTS = (FrontSettings(), TINY, None)
+"""Before the index: as it is by default, so small that it is drained and begun anew all the time, and none."""
 
 
 class Life:
@@ -27,7 +33,9 @@ class Life:
 
     def __init__(self, seed: int, merge_engine: MergeEngine) -> None:
         self.random = Random(seed)
-        self.disk, self.index = FaultyDisk(), MemoryKeyIndex(chunk_keys=3)
+        self.front = FRONTS[seed % len(FRONTS)]
+        self.disk, self.below = FaultyDisk(), MemoryKeyIndex(chunk_keys=3)
+        self.index = self._index()
         self.rig = TabletRig(self.disk, self.index, merge_engine=merge_engine)
         self.writes = RandomWrites(self.random, merge_engine)
         self.pins: dict[str, int] = {}
@@ -104,12 +112,17 @@ class Life:
     def crash(self) -> None:
         seed = self.random.randrange(1 << 30)
         self.disk = self.disk.after_power_loss(seed) if seed % 2 else self.disk.after_kill()
-        self.index = self.index.after_crash(seed)
+        self.below = self.below.after_crash(seed)
+        self.index = self._index()
         self._reopen()
 
     def lose_index(self) -> None:
-        self.random.choice((self.index.lose, self.index.roll_back))()
+        self.random.choice((self.below.lose, self.below.roll_back))()
+        self.index = self._index()
         self._reopen()
+
+    def _index(self) -> KeyIndex:
+        return self.below if self.front is None else FrontedKeyIndex(self.below, self.front)
 
     def _reopen(self) -> None:
         self.rig.reopen(self.disk, self.index)

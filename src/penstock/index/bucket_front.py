@@ -16,6 +16,7 @@ Lock order: `_draining`, then `_lock`. The index below is never called under `_l
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -87,6 +88,10 @@ class BucketFront:
         """Tell whether the table will have to be begun anew soon; for that nothing may be dirty."""
         return not self._memory.fits(self._table_bytes) and self._table.is_nearly_full
 
+    def is_full(self, count: int) -> bool:
+        """Tell whether the table has no room for so many more and may not grow."""
+        return not self._memory.fits(self._table.growth_bytes(count))
+
     def get_many(self, keys: pa.BinaryArray) -> Offsets:
         """Return the offset of each key's live row, -1 where there is none."""
         if len(keys) <= _ONE_BY_ONE:
@@ -145,25 +150,24 @@ class BucketFront:
         live = np.flatnonzero(offsets != NO_OFFSET)[:limit]
         return keys.take(pa.array(live)), offsets[live]
 
-    def drain(self, rows_max: int | None = None) -> None:
-        """Write what is dirty now to the index below, or, for a writer that must not wait long, the oldest part."""
-        write = self._inner.apply_run if rows_max is None else self._inner.apply
+    def drain(self) -> None:
+        """Write what is dirty now to the index below."""
         with self._draining:
             with self._lock:
-                self._scans = 0
                 self._spill()
-                left = rows_max or max(self._dirty.rows, 1)
-            while left > 0:
-                with self._lock:
-                    taken = self._dirty.take(min(left, _DRAIN_ROWS_MAX))
-                if taken is None:
-                    break
-                keys, offsets = latest(taken.keys, taken.offsets)
-                write(self._bucket, keys, offsets, taken.applied)
-                with self._lock:
-                    self._memory.change(dirty=-self._dirty.written())
-                left -= len(taken.keys)
+                rows = self._dirty.rows
+            self._write_dirty(max(rows, 1), self._inner.apply_run)
         self._settle()
+
+    def relieve(self, rows: int, *, wait: bool) -> None:
+        """Write some of the oldest dirty keys, for a writer; unless it has to `wait`, not beside a drain under way."""
+        if self._draining.acquire(blocking=wait):
+            try:
+                with self._lock:
+                    self._spill()
+                self._write_dirty(rows, self._inner.apply)
+            finally:
+                self._draining.release()
 
     def forget(self) -> bool:
         """Give the table's memory back; False if it has none to speak of, is in use, or has dirty keys in it."""
@@ -187,6 +191,19 @@ class BucketFront:
                 self._hash, self._complete = None, True
                 self._begun += 1
                 self.applied = 0
+
+    def _write_dirty(self, rows: int, write: Callable[[BucketId, pa.BinaryArray, Offsets, int], None]) -> None:
+        self._scans = 0
+        while rows > 0:
+            with self._lock:
+                taken = self._dirty.take(min(rows, _DRAIN_ROWS_MAX))
+            if taken is None:
+                break
+            keys, offsets = latest(taken.keys, taken.offsets)
+            write(self._bucket, keys, offsets, taken.applied)
+            with self._lock:
+                self._memory.change(dirty=-self._dirty.written())
+            rows -= len(taken.keys)
 
     def _get_one_by_one(self, keys: pa.BinaryArray) -> Offsets:
         plain: list[bytes] = keys.to_pylist()

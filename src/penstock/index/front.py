@@ -45,7 +45,7 @@ class FrontedKeyIndex:
         assert len(keys) == len(offsets)
         front = self._front(bucket)
         if front.is_pressed or self._memory.dirty_bytes > self._settings.dirty_bytes_max:
-            self._relieve(front, max(self._settings.drain_rows_max, 2 * len(keys)))
+            self._relieve(front, len(keys))
         front.apply(keys, offsets, applied)
 
     def apply_run(self, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
@@ -103,12 +103,15 @@ class FrontedKeyIndex:
         if self._closed:
             raise ClosedError("the index is closed; open it again")
 
-    def _relieve(self, front: BucketFront, rows: int) -> None:
-        """Write some dirty keys below where memory asks for it, before there are more."""
+    def _relieve(self, front: BucketFront, count: int) -> None:
+        """Write some dirty keys below where memory asks for it, before there are so many more."""
+        rows, limit = max(self._settings.drain_rows_max, 2 * count), self._settings.dirty_bytes_max
         if front.is_pressed:
-            front.drain(rows)
-        if self._memory.dirty_bytes > self._settings.dirty_bytes_max:
-            max(list(self._fronts.values()), key=lambda each: each.dirty_bytes, default=front).drain(rows)
+            front.relieve(rows, wait=front.is_full(count))
+        if self._memory.dirty_bytes > limit:
+            largest = max(list(self._fronts.values()), key=lambda each: each.dirty_bytes, default=front)
+            # Beside a flush, which frees more than a writer would, there may be up to twice as many.
+            largest.relieve(rows, wait=self._memory.dirty_bytes > 2 * limit)
 
     def _give_up(self) -> bool:
         """Give up the table of the bucket that was not used for longest, of those that can do without."""

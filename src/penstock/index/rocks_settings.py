@@ -48,7 +48,7 @@ class RocksIndexSettings:
     apply_chunk_keys: int = 2_000
     get_chunk_keys: int = 1_000
     run_keys_min: int = 20_000
-    run_file_keys: int = 200_000
+    run_file_keys: int = 100_000
     run_chunk_keys: int = 2_000
     run_pause_us: int = 200
 
