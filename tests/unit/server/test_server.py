@@ -331,6 +331,10 @@ def test_health_and_metrics_are_told_over_http(start: Start, reach: Reach) -> No
 
     assert health == {"status": "ok"}
     assert 'penstock_call_milliseconds_count{call="list_databases"} 1.0' in metrics
+    spent = next(
+        line for line in metrics.splitlines() if line.startswith('penstock_call_milliseconds_sum{call="list_d')
+    )
+    assert 0 < float(spent.split()[-1]) < 10_000
     with pytest.raises(urllib.error.HTTPError, match="404") as caught:
         urllib.request.urlopen(f"{server.http_url}/secrets", timeout=5)
     caught.value.close()
