@@ -278,6 +278,20 @@ def test_a_column_added_while_the_query_runs_is_left_alone(job: Job) -> None:
     assert {k: row["note"] for k, row in rows.items() if row["note"]} == {3: "kept", 99: "alone"}
 
 
+def test_a_stream_adds_the_columns_that_the_table_lacks_if_it_may(job: Job) -> None:
+    table = job.connection.create_table(job.path, "k BIGINT, total BIGINT, n BIGINT, PRIMARY KEY (k)", buckets=2)
+    wider = job.stream().withColumn("note", sf.lit("new"))
+
+    with pytest.raises(PySparkException, match="mergeSchema=true"):
+        job.run(wider, order_by="total")
+    job.run(wider, order_by="total", merge_schema=True)
+
+    grown = job.connection.table(job.path).scan().to_arrow()
+    assert grown.num_rows == 20
+    assert set(grown["note"].to_pylist()) == {"new"}
+    assert "note" not in table.schema.names
+
+
 def test_a_sink_writes_what_spark_folded_of_each_micro_batch(job: Job) -> None:
     table = job.connection.create_table(job.path, SUMS, buckets=2)
     sink = pks.sink(job.url, job.path, agg_mode="merge_state")
