@@ -32,6 +32,16 @@ def some_orders(spark: SparkSession, rows: int, amount: float = 1.0) -> DataFram
     )
 
 
+def plain_write(df: DataFrame, url: str, path: str, *, overwrite: bool = False) -> None:
+    pks.register(df.sparkSession)
+    writer = df.write.format("penstock").option("url", url).option("table", path)
+    writer.mode("overwrite" if overwrite else "append").save()
+
+
+# Begun and committed by the program, or by processes that Spark starts for it.
+both_ways = pytest.mark.parametrize("write", [pks.write, plain_write], ids=["program", "format"])
+
+
 def nothing_is_pending(connection: penstock.Connection, path: str) -> bool:
     return not [o for o in connection.list_owners() if o.table == path and (o.open_epoch is not None or o.rows_pending)]
 
@@ -138,15 +148,16 @@ def test_updates_without_images_before_are_refused_by_an_aggregate_and_nothing_i
     target = connection.create_table(f"{path}_sums", "city STRING, amount DOUBLE SUM, PRIMARY KEY (city)", buckets=2)
     changes = pks.changes(spark, url, path, images="after").where("_change_type <> '-D'").drop("id")
 
-    with pytest.raises(PySparkException, match="images='full'"):
+    with pytest.raises(UnsupportedError, match="images='full'"):
         pks.write(changes, url, f"{path}_sums", operation="apply")
 
     assert rows_of(target) == []
     assert nothing_is_pending(connection, f"{path}_sums")
 
 
+@both_ways
 def test_a_job_that_fails_leaves_nothing(
-    spark: SparkSession, connection: penstock.Connection, url: str, path: str
+    spark: SparkSession, connection: penstock.Connection, url: str, path: str, write: Any
 ) -> None:
     table = connection.create_table(path, ORDERS, buckets=2)
     table.upsert([{"id": 1, "city": "kept", "amount": 1.0}])
@@ -155,35 +166,37 @@ def test_a_job_that_fails_leaves_nothing(
     )
 
     with pytest.raises(PySparkException, match="poisoned"):
-        pks.write(poisoned, url, path)
+        write(poisoned, url, path)
 
     assert rows_of(table) == [{"id": 1, "city": "kept", "amount": 1.0}]
     assert not [owner for owner in connection.list_owners() if owner.table == path]
 
 
+@both_ways
 def test_overwrite_replaces_all_rows_when_it_commits_and_none_when_it_fails(
-    spark: SparkSession, connection: penstock.Connection, url: str, path: str
+    spark: SparkSession, connection: penstock.Connection, url: str, path: str, write: Any
 ) -> None:
     table = connection.create_table(path, ORDERS, buckets=2)
-    pks.write(some_orders(spark, 100), url, path)
+    write(some_orders(spark, 100), url, path)
     before = rows_of(table)
 
     with pytest.raises(PySparkException, match="poisoned"):
-        pks.write(
+        write(
             some_orders(spark, 10).withColumn("amount", sf.raise_error(sf.lit("poisoned")).cast("double")),
             url,
             path,
             overwrite=True,
         )
     after_failure = rows_of(table)
-    pks.write(some_orders(spark, 10, amount=3.0), url, path, overwrite=True)
+    write(some_orders(spark, 10, amount=3.0), url, path, overwrite=True)
 
     assert after_failure == before
     assert [(row["id"], row["amount"]) for row in rows_of(table)] == [(key, 3.0) for key in range(10)]
 
 
-def test_a_failing_task_is_retried_and_its_rows_count_once(
-    spark: SparkSession, connection: penstock.Connection, url: str, path: str, tmp_path: Path
+@both_ways
+def test_a_failing_task_is_retried_and_its_rows_count_once(  # noqa: PLR0917 - fixtures
+    spark: SparkSession, connection: penstock.Connection, url: str, path: str, write: Any, tmp_path: Path
 ) -> None:
     table = connection.create_table(path, "id BIGINT, n BIGINT SUM, PRIMARY KEY (id)", buckets=2)
     flag = str(tmp_path / "failed")
@@ -197,7 +210,7 @@ def test_a_failing_task_is_retried_and_its_rows_count_once(
 
     data = spark.range(60_000, numPartitions=2).select((sf.col("id") % 100).alias("id"), sf.lit(1).alias("n"))
 
-    pks.write(data.mapInArrow(fail_once, "id bigint, n int"), url, path)
+    write(data.mapInArrow(fail_once, "id bigint, n int"), url, path)
 
     assert Path(flag).exists()
     assert {row["n"] for row in rows_of(table)} == {600}
@@ -255,8 +268,10 @@ def test_a_column_that_the_table_lacks_is_refused_or_added(
     connection.create_table(path, ORDERS)
     wider = some_orders(spark, 3).withColumn("note", sf.lit("new"))
 
-    with pytest.raises(PySparkException, match="mergeSchema=true"):
+    with pytest.raises(SchemaMismatchError, match="mergeSchema=true"):
         pks.write(wider, url, path)
+    with pytest.raises(PySparkException, match="mergeSchema=true"):
+        plain_write(wider, url, path)
     pks.write(wider, url, path, merge_schema=True)
 
     assert connection.table(path).scan().to_arrow()["note"].to_pylist() == ["new"] * 3

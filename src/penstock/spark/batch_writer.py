@@ -46,7 +46,7 @@ class BatchWriter(DataSourceArrowWriter):
         link = planning_link(options)
         self._plan = plan_write(options, link, schema)
         if overwrite:
-            _check_overwrite(self._plan)
+            check_overwrite(self._plan)
         self._owner = options.get("owner") or f"spark-batch-{uuid.uuid4()}"
         grant = job_epoch.acquire(link, self._plan, self._owner, self._owner)
         self._epoch = job_epoch.begin(link, grant, EPOCH)
@@ -61,17 +61,11 @@ class BatchWriter(DataSourceArrowWriter):
         link = link_for(self._plan.options)
         written = [*written_in(messages), *([] if self._cleared is None else [self._cleared])]
         job_epoch.commit(link, self._plan, self._epoch, written)
-        self._forget(link)
+        forget_owner(link, self._plan, self._owner)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Drop the rows of all tasks."""
-        self._forget(link_for(self._plan.options))
-
-    def _forget(self, link: Link) -> None:
-        table_id = self._plan.info.table_id
-        # Not there: this was asked before, and the answer was lost.
-        with contextlib.suppress(OwnerNotFoundError):
-            link.retry.run(lambda: link.node.drop_owner(table_id, self._owner, undo=True))
+        forget_owner(link_for(self._plan.options), self._plan, self._owner)
 
 
 def written_in(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
@@ -92,7 +86,19 @@ def refuse_order(options: Options) -> None:
         )
 
 
-def _check_overwrite(plan: WritePlan) -> None:
+def forget_owner(link: Link, plan: WritePlan, owner: str) -> None:
+    """Drop a job's owner; what it did not commit is dropped with it."""
+    # Not there: this was asked before, and the answer was lost.
+    with contextlib.suppress(OwnerNotFoundError):
+        link.retry.run(lambda: link.node.drop_owner(plan.info.table_id, owner, undo=True))
+
+
+def check_overwrite(plan: WritePlan) -> None:
+    """Refuse to replace the contents of a table that deletes nothing.
+
+    Raises:
+        UnsupportedError: it is one; the message says what to set.
+    """
     if not plan.info.keyed or plan.info.options.delete_behavior is not DeleteBehavior.ALLOW:
         raise UnsupportedError(
             "overwrite deletes rows, and the table does not allow that; set delete.behavior=allow, or create it anew",

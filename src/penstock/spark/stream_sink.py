@@ -8,11 +8,9 @@ left is undone, rows go to the tasks of their buckets, and the commit names the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.client.link import Link
@@ -22,11 +20,11 @@ from penstock.model.owner import OwnerGrant
 from penstock.spark import job_epoch
 from penstock.spark.job_epoch import JobEpoch, Written
 from penstock.spark.links import link_for
+from penstock.spark.mapped_write import write_mapped
 from penstock.spark.options import Options
 from penstock.spark.progress import note_undone
 from penstock.spark.query_id import query_id
 from penstock.spark.renewal import Renewal
-from penstock.spark.task_writer import TaskWriter
 from penstock.spark.to_buckets import place
 from penstock.spark.write_plan import WritePlan, plan_write
 
@@ -34,7 +32,6 @@ _log = logging.getLogger("penstock.spark")
 
 IMMEDIATE: Final = "immediate"
 COMMIT: Final = "commit"
-_WRITTEN: Final = "attempt binary, rows bigint, updates_before bigint, updates_after bigint"
 
 
 @dataclass
@@ -128,28 +125,4 @@ def _run(df: DataFrame, held: _Held, epoch: JobEpoch) -> list[Written]:
     plan = held.plan
     ordered = plan.options.is_set("order_by") or plan.operation is Operation.APPLY
     placed = df if held.staged and not ordered else place(df, plan)
-    task = TaskWriter(plan, epoch, staged=held.staged)
-    sent = placed.select(*(f"`{source}`" for source, _ in plan.sent))
-    rows = sent.mapInArrow(_Mapped(task), _WRITTEN).collect()
-    return [Written(bytes(row.attempt), row.rows, row.updates_before, row.updates_after) for row in rows]
-
-
-@dataclass(frozen=True)
-class _Mapped:
-    """A task's write as Spark maps batches."""
-
-    task: TaskWriter
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        written: Any = self.task.write(batches)
-        yield pa.RecordBatch.from_pylist(
-            [vars(written)],
-            schema=pa.schema(
-                [
-                    ("attempt", pa.binary()),
-                    ("rows", pa.int64()),
-                    ("updates_before", pa.int64()),
-                    ("updates_after", pa.int64()),
-                ]
-            ),
-        )
+    return write_mapped(placed, plan, epoch, staged=held.staged)

@@ -8,11 +8,14 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from penstock.model.calls import Operation
+from penstock.spark.batch_job import write_batch
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
+from penstock.spark.query_id import local_context
 from penstock.spark.register import ensure_registered
 from penstock.spark.source import PenstockDataSource
 from penstock.spark.to_buckets import place
+from penstock.spark.worker_python import check_worker_python
 from penstock.spark.write_options import write_options
 from penstock.spark.write_plan import plan_write
 
@@ -41,6 +44,11 @@ def write(
     checked = write_options(
         url, table, operation=operation, columns=columns, agg_mode=agg_mode, order_by=order_by, others=options
     )
+    if local_context(df) is not None:
+        check_worker_python(df.sparkSession)
+        write_batch(df, checked, overwrite=overwrite)
+        return
+    # Through Connect: whoever runs the program need not reach the server that Spark reaches.
     ensure_registered(df.sparkSession)
     if checked.is_set("order_by") or checked.get("operation") == Operation.APPLY:
         plan = plan_write(checked, planning_link(checked), df.schema)

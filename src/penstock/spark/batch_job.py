@@ -1,0 +1,50 @@
+"""A batch write from the process that runs the program: it plans, begins and commits, and Spark runs the tasks.
+
+The same epoch as `df.write.format("penstock")` has, and as whole. But that one is planned in one process
+and committed in another, each of which Spark starts for this job and which import everything anew; for a
+small batch they are most of the time that it takes.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from pyspark.sql import DataFrame
+
+from penstock.model.calls import Operation
+from penstock.spark import job_epoch
+from penstock.spark.batch_writer import EPOCH, check_overwrite, forget_owner
+from penstock.spark.clearing import stage_deletes
+from penstock.spark.links import link_for, planning_link
+from penstock.spark.mapped_write import write_mapped
+from penstock.spark.options import Options
+from penstock.spark.renewal import Renewal
+from penstock.spark.to_buckets import place
+from penstock.spark.write_plan import plan_write
+
+
+def write_batch(df: DataFrame, options: Options, *, overwrite: bool) -> None:
+    """Write a DataFrame: all of it appears at commit, or nothing.
+
+    Raises:
+        InvalidError: options, table and data do not go together.
+        SchemaMismatchError: the data does not fit the table; names the column.
+        LockedError: another owner holds the columns.
+    """
+    link = planning_link(options)
+    plan = plan_write(options, link, df.schema)
+    if overwrite:
+        check_overwrite(plan)
+    ordered = options.is_set("order_by") or plan.operation is Operation.APPLY
+    placed = place(df, plan) if ordered else df
+    owner = options.get("owner") or f"spark-batch-{uuid.uuid4()}"
+    grant = job_epoch.acquire(link, plan, owner, owner)
+    waiting = link_for(options)
+    try:
+        epoch = job_epoch.begin(link, grant, EPOCH)
+        with Renewal(waiting, grant.token, grant.ttl_ms):
+            cleared = [stage_deletes(link, plan.info, epoch.token)] if overwrite else []
+            written = write_mapped(placed, plan, epoch, staged=True)
+            job_epoch.commit(waiting, plan, epoch, [*written, *cleared])
+    finally:
+        forget_owner(waiting, plan, owner)

@@ -1,0 +1,51 @@
+"""A job's tasks as Spark maps batches: rows in, one row out of each that says what it wrote.
+
+These are Spark's own Python workers. They live on from job to job, with what they have imported and with
+their connection; what plans and commits a `df.write.format(...)` is a fresh process each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from penstock.spark.job_epoch import JobEpoch, Written
+from penstock.spark.task_writer import TaskWriter
+from penstock.spark.write_plan import WritePlan
+
+_COLUMNS: Final = "attempt binary, rows bigint, updates_before bigint, updates_after bigint"
+_SCHEMA: Final = pa.schema(
+    [
+        ("attempt", pa.binary()),
+        ("rows", pa.int64()),
+        ("updates_before", pa.int64()),
+        ("updates_after", pa.int64()),
+    ]
+)
+
+
+def write_mapped(df: DataFrame, plan: WritePlan, epoch: JobEpoch, *, staged: bool) -> list[Written]:
+    """Write a DataFrame's rows in an epoch, each partition by a task of its own; return what each task wrote.
+
+    Raises:
+        PySparkException: a task failed more often than Spark tries again.
+    """
+    sent = df.select(*(f"`{source}`" for source, _ in plan.sent))
+    rows = sent.mapInArrow(_Mapped(TaskWriter(plan, epoch, staged=staged)), _COLUMNS).collect()
+    return [Written(bytes(row.attempt), row.rows, row.updates_before, row.updates_after) for row in rows]
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """A task's write. Picklable."""
+
+    task: TaskWriter
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        written = astuple(self.task.write(batches))
+        arrays = [pa.array([value], field.type) for value, field in zip(written, _SCHEMA, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
