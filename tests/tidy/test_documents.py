@@ -46,11 +46,19 @@ def test_decisions_are_numbered_without_gaps(repository: Path) -> None:
 
 
 def test_links_lead_somewhere(repository: Path) -> None:
-    files = [*repository.glob("*.md"), *(repository / "docs").rglob("*.md")]
+    files = [*repository.glob("*.md"), *(repository / "docs").rglob("*.md"), repository / "examples/README.md"]
 
     dead = [f"{file.relative_to(repository)}: {target}" for file in files for target in dead_links(file)]
 
     assert dead == []
+
+
+def test_every_example_is_listed(repository: Path) -> None:
+    text = (repository / "examples/README.md").read_text()
+    examples = {path.name for path in (repository / "examples").glob("*.py")} - {"__init__.py", "spark_here.py"}
+
+    assert examples
+    assert {name for name in examples if f"({name})" not in text} == set()
 
 
 def test_dead_link_is_caught(tmp_path: Path) -> None:
