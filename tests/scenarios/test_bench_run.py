@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -16,10 +17,12 @@ import pyarrow as pa
 import pytest
 from bench import pages
 from bench.agreement import DisagreementError, agree, fingerprint
+from bench.job_scaling import widened
 from bench.measurement import Figure, Measurement, Point, Score, timing
+from bench.peers import penstock_embedded, sqlite_file
 from bench.report import Report, merged, read, verdict
-from bench.runner import jobs
-from bench.workload import rows
+from bench.runner import ORDER, jobs
+from bench.workload import Workload, rows
 
 FIGURES = [
     Figure("in process", "Penstock", False, Score("bulk insert", "rows/s", 100.0, 5.0, 3)),
@@ -83,6 +86,25 @@ def test_run_that_is_ended_leaves_nothing_behind(repository: Path, tmp_path: Pat
 
     assert run.returncode == 143
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("job", [job for job in ORDER if job != "scaling"])
+def test_job_measures_peers_that_hold_the_same_rows(job: str, tmp_path: Path) -> None:
+    peers = (penstock_embedded.PEER, sqlite_file.PEER)
+    work = Workload(1_000, 250, seed=1, root=tmp_path, repeats=2, peers=peers)
+
+    figures: list[Figure] = importlib.import_module(f"bench.job_{job}").run(work)
+
+    expected = {"Penstock"} if job == "table_formats" else {"Penstock", "SQLite"}
+    assert {figure.peer for figure in figures} == expected
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wide_rows_have_as_many_columns_as_asked() -> None:
+    wide = widened(rows(np.arange(3)), 50)
+
+    assert wide.num_columns == 50
+    assert wide.schema.names[:2] == ["id", "city0"]
 
 
 def test_every_job_has_a_place() -> None:
