@@ -20,7 +20,6 @@ from penstock.client.link import Link
 from penstock.errors import InvalidError, OwnerNotFoundError, UnsupportedError
 from penstock.model.merge_engine import DeleteBehavior
 from penstock.spark import job_epoch
-from penstock.spark.clearing import stage_deletes
 from penstock.spark.job_epoch import Written
 from penstock.spark.links import link_for, planning_link
 from penstock.spark.options import Options
@@ -39,7 +38,7 @@ class BatchMessage(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes one DataFrame. With `overwrite`, the rows that were there when the job began go at commit."""
+    """Writes one DataFrame. With `overwrite`, its rows take the place of all that the table has at the commit."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         refuse_order(options)
@@ -50,7 +49,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._owner = options.get("owner") or f"spark-batch-{uuid.uuid4()}"
         grant = job_epoch.acquire(link, self._plan, self._owner, self._owner)
         self._epoch = job_epoch.begin(link, grant, EPOCH)
-        self._cleared = stage_deletes(link, self._plan.info, self._epoch.token) if overwrite else None
+        self._overwrite = overwrite
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchMessage:
         """Stage the rows of one task."""
@@ -59,8 +58,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Let the rows of all tasks appear."""
         link = link_for(self._plan.options)
-        written = [*written_in(messages), *([] if self._cleared is None else [self._cleared])]
-        job_epoch.commit(link, self._plan, self._epoch, written)
+        job_epoch.commit(link, self._plan, self._epoch, written_in(messages), replaces=self._overwrite)
         forget_owner(link, self._plan, self._owner)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
