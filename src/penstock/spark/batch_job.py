@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame
 from penstock.model.calls import Operation
 from penstock.spark import job_epoch
 from penstock.spark.batch_writer import EPOCH, check_overwrite, forget_owner
-from penstock.spark.clearing import stage_deletes
 from penstock.spark.links import link_for, planning_link
 from penstock.spark.mapped_write import write_mapped
 from penstock.spark.options import Options
@@ -43,8 +42,7 @@ def write_batch(df: DataFrame, options: Options, *, overwrite: bool) -> None:
     try:
         epoch = job_epoch.begin(link, grant, EPOCH)
         with Renewal(waiting, grant.token, grant.ttl_ms):
-            cleared = [stage_deletes(link, plan.info, epoch.token)] if overwrite else []
             written = write_mapped(placed, plan, epoch, staged=True)
-            job_epoch.commit(waiting, plan, epoch, [*written, *cleared])
+            job_epoch.commit(waiting, plan, epoch, written, replaces=overwrite)
     finally:
         forget_owner(waiting, plan, owner)
