@@ -148,9 +148,9 @@ def _named(
     directory: BatchDirectory, batch: Int64s, columns: tuple[int, ...], columns_of: ColumnsOf
 ) -> npt.NDArray[np.bool_]:
     """Tell for each change which of the columns its batch names."""
-    numbers, inverse = np.unique(batch, return_inverse=True)
-    rows = np.zeros((len(numbers), len(columns)), np.bool_)
-    for row, number in enumerate(numbers.tolist()):
+    _, first, inverse = np.unique(directory.columns_code[batch], return_index=True, return_inverse=True)
+    rows = np.zeros((len(first), len(columns)), np.bool_)
+    for row, number in enumerate(batch[first].tolist()):
         facts = directory.facts(number)
         names = columns_of(facts.schema_id) if facts.columns is None else facts.columns
         rows[row] = np.isin(columns, names)

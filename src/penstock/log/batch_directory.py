@@ -136,6 +136,12 @@ class BatchDirectory:
         return self._column("epoch")
 
     @property
+    def columns_code(self) -> Int64s:
+        """Return a number for each batch, the same for those of one schema that name the same columns."""
+        codes: Int64s = (self._entries["schema_id"].astype(np.int64) << 32) + self._entries["columns"]
+        return codes
+
+    @property
     def kind(self) -> npt.NDArray[np.int32]:
         """Return the `BatchKind` of each batch."""
         return self._entries["kind"]

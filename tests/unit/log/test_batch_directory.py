@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -131,3 +133,13 @@ def test_empty_directory_knows_no_offset() -> None:
     assert empty.timestamps_of(np.array([0])).tolist() == [-1]
     assert empty.first_offset_at(0) is None
     assert len(empty.since(0)) == len(empty.between(0, 9)) == 0
+
+
+def test_code_of_columns_tells_schemas_and_columns_apart() -> None:
+    older = [batch(0, 1), batch(1, 1, columns=(2,)), batch(2, 1, columns=(3,)), batch(3, 1, columns=(2,))]
+    newer = [replace(batch(4, 1), schema_id=2), replace(batch(5, 1, columns=(2,)), schema_id=2)]
+
+    codes = concat([directory_of(*older), directory_of(*newer)]).columns_code.tolist()
+
+    assert codes[1] == codes[3]
+    assert len(set(codes)) == 5
