@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import penstock.spark as pks
-from penstock.spark import job_epoch, stream_sink
+from penstock.spark import job_epoch, mapped_write
 from penstock.spark.java import use_java
 from penstock.spark.job_epoch import JobEpoch, Written
 from penstock.spark.task_writer import TaskWriter
@@ -227,9 +227,7 @@ def session() -> SparkSession:
 
 if __name__ == "__main__":
     use_java()
-    # Whichever module makes the tasks of a stream.
-    made_by: Any = sys.modules.get("penstock.spark.mapped_write", stream_sink)
-    made_by.TaskWriter = FlakyTaskWriter
+    mapped_write.TaskWriter = FlakyTaskWriter  # type: ignore[attr-defined]
     if CONFIG["kill"] is not None:
         arm(**CONFIG["kill"])
     start(session())
