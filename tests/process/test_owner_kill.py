@@ -87,3 +87,22 @@ def test_epochs_count_once_while_jobs_and_server_are_killed(tmp_path: Path) -> N
         assert found == expected()
         assert followed(table) == found
         assert [(info.open_epoch, info.rows_pending) for info in connection.list_owners()] == [(None, 0)] * 2
+
+
+def test_epochs_count_once_while_embedding_jobs_are_killed(tmp_path: Path) -> None:
+    seed = 6
+    print(f"seed={seed}")
+    random = Random(seed)
+    data = tmp_path / "data"
+    options: dict[str, Any] = {"merge_engine": "aggregate", "partitioned_by": ["p"], "buckets": 2}
+    with penstock.connect(data) as connection:
+        connection.create_table("t", DDL, **options)
+    for calls in [*random.sample(range(2, 20), 4), 1_000]:
+        for column in COLUMNS:
+            assert start(str(data), column, calls).wait() in {0, -signal.SIGKILL}
+
+    with penstock.connect(data) as connection:
+        table = connection.table("t")
+        found = {(row.pop("p"), row.pop("k")): row for row in table.scan().to_arrow().to_pylist()}
+        assert found == expected()
+        assert followed(table) == found
