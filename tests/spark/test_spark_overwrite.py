@@ -1,4 +1,4 @@
-"""Overwriting a table: its rows go and others come in one moment, or nothing changes."""
+"""Overwriting a table: its rows go and others come in one moment."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import penstock
 import penstock.spark as pks
-from penstock.errors import UnsupportedError
 
 ORDERS = "id BIGINT, city STRING, PRIMARY KEY (id)"
 ROWS = "id bigint, city string"
@@ -79,24 +77,3 @@ def test_a_reader_sees_the_old_rows_or_the_new_ones(spark: SparkSession, url: st
 
     assert dict.fromkeys(range(5), "old") in seen
     assert all(rows in (dict.fromkeys(range(5), "old"), dict.fromkeys(range(3, 6), "new")) for rows in seen)
-
-
-def test_nothing_changes_if_the_job_fails(
-    spark: SparkSession, url: str, connection: penstock.Connection, table: penstock.Table
-) -> None:
-    poisoned = fresh(spark).withColumn("city", sf.raise_error(sf.lit("poisoned")).cast("string"))
-
-    with pytest.raises(PySparkException, match="poisoned"):
-        pks.write(poisoned, url, table.path, overwrite=True)
-
-    assert cities(table) == dict.fromkeys(range(5), "old")
-    assert not [owner for owner in connection.list_owners() if owner.table == table.path]
-
-
-def test_a_table_that_deletes_nothing_is_not_overwritten(
-    spark: SparkSession, url: str, connection: penstock.Connection, path: str
-) -> None:
-    connection.create_table(path, ORDERS, properties={"delete.behavior": "disable"})
-
-    with pytest.raises((PySparkException, UnsupportedError), match=r"delete\.behavior=allow"):
-        pks.write(fresh(spark), url, path, overwrite=True)
