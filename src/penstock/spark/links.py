@@ -6,12 +6,15 @@ in silence looks like one that hangs.
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import os
 import time
 from collections.abc import Callable
 from typing import Final
+
+from pyspark import TaskContext
 
 from penstock.client.link import Link
 from penstock.client.remote import RemoteNode
@@ -79,4 +82,15 @@ def _link(options: Options, retry_ms: int) -> Link:
         retry = Retry(deadline_ms=retry_ms, pause=Waiting(url))
         link = Link(RemoteNode(url, token=token, tls=tls), url, retry, distant=True)
         _links[key] = link
+        _spare_the_collector()
     return link
+
+
+def _spare_the_collector() -> None:
+    """Let a Python worker look only at what is made from now on when it collects garbage, as it does after every task.
+
+    What is loaded by now stays for as long as the worker lives. To look at all of it again took longer than
+    many a task.
+    """
+    if TaskContext.get() is not None:
+        gc.freeze()

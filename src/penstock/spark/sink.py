@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
-from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark.query_id import local_context
 from penstock.spark.stream_sink import StreamSink
@@ -60,11 +56,8 @@ def write_stream(
     if local_context(df) is None:
         # Through Connect the function lives in a process that ends with its query, and the owner with its time.
         return writer.start()
-    streams = df.sparkSession.streams
-    releasing = _Releasing(function, streams)
-    streams.addListener(releasing)
     query = writer.start()
-    releasing.watch(str(query.runId))
+    _release_at_end(query, function)
     return query
 
 
@@ -90,44 +83,16 @@ def sink(
     )
 
 
-class _Releasing(StreamingQueryListener):
-    """Gives the owner back when its run of the query ends, however it ends.
+def _release_at_end(query: StreamingQuery, sink: StreamSink) -> None:
+    """Give the owner back when this run of the query ends, however it ends.
 
-    A restarted query has the id of the run before, whose end may be told late: only the run's own id counts.
+    By a thread that waits for it: a listener in Python is told of every micro-batch too, field by field.
     """
 
-    def __init__(self, sink: StreamSink, streams: StreamingQueryManager) -> None:
-        self._sink = sink
-        self._streams = streams
-        self._lock = threading.Lock()
-        self._run: str | None = None
-        self._ended: set[str] = set()
+    def wait() -> None:
+        # Why it failed is for whoever holds the query; Spark itself may be gone.
+        with suppress(PySparkException, Py4JError, OSError):
+            query.awaitTermination()
+        sink.release()
 
-    def watch(self, run: str) -> None:
-        """Say which run it is; it may have ended already."""
-        with self._lock:
-            self._run = run
-            ended = run in self._ended
-        if ended:
-            self._release()
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Release the owner, if it is this run that ended."""
-        with self._lock:
-            self._ended.add(str(event.runId))
-            mine = str(event.runId) == self._run
-        if mine:
-            self._release()
-
-    def _release(self) -> None:
-        self._sink.release()
-        self._streams.removeListener(self)
+    threading.Thread(target=wait, name=f"penstock-release-{query.runId}", daemon=True).start()

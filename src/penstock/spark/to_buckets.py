@@ -18,6 +18,7 @@ from penstock.model.names import fold
 from penstock.model.table import TableInfo
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
+from penstock.spark.query_id import local_context
 from penstock.spark.spark_types import spark_type
 from penstock.spark.write_plan import CHANGE_TYPE, WritePlan
 
@@ -64,8 +65,21 @@ def place(df: DataFrame, plan: WritePlan) -> DataFrame:
     order = order_of(df, plan.options, plan.operation)
     if not plan.info.keyed:
         raise UnsupportedError("rows of a log table have no key to be ordered by; leave order_by out")
-    routed = route(df, plan.info, plan.sources(plan.info.bucket_key))
+    sources = plan.sources(plan.info.bucket_key)
+    routed = df if _is_in_one_task(df) else route(df, plan.info, sources)
     return routed.sortWithinPartitions(*order) if order else routed
+
+
+def _is_in_one_task(df: DataFrame) -> bool:
+    """Tell whether one task has all rows, where Spark knows without running anything: a shuffle would part them.
+
+    That is a micro-batch as Spark hands it to a sink: rows whose plan has been made already.
+    """
+    if local_context(df) is None:
+        return False
+    execution = df._jdf.queryExecution()
+    planned = execution.analyzed().getClass().getSimpleName() == "LogicalRDD"
+    return bool(planned and execution.toRdd().getNumPartitions() == 1)
 
 
 def order_of(df: DataFrame, options: Options, operation: Operation) -> list[Column]:
