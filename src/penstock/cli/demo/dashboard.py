@@ -79,7 +79,7 @@ class Dashboard:
     def _states(self) -> dict[str, str]:
         now = self.figures
         total = sum((total.revenue for total in now.cities.values()), NOTHING.revenue)
-        pace = "the rest waits until the crashes are over" if now.held else f"{now.rate:,.0f}/s"
+        pace = "the rest comes after the crashes" if now.held else f"{now.rate:,.0f}/s"
         return {
             "orders": f"{now.written:,} changes written ({now.share:.0%}), {pace}",
             "server": now.server,
