@@ -26,9 +26,9 @@ def test_peers_are_measured_by_the_harness_of_the_source_tree(tmp_path: Path) ->
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "__main__.py").write_text("import sys; sys.exit(7 if '--rows=1000' in sys.argv else 1)")
 
-    assert run_beside_peers(1_000, 100, tmp_path) == 7
+    assert run_beside_peers({"rows": 1_000}, tmp_path) == 7
 
 
 def test_installed_package_says_where_the_harness_is(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="make bench"):
-        run_beside_peers(1_000, 100, tmp_path)
+        run_beside_peers({}, tmp_path)
