@@ -46,15 +46,18 @@ def in_background(*works: Callable[[threading.Event], None]) -> Iterator[threadi
             future.result()
 
 
-def test_every_scan_is_exact_while_writers_write_and_the_server_is_killed(process: ServerProcess) -> None:
+@pytest.mark.parametrize(("buckets", "scans", "kills"), [(8, 50, 3), (1, 20, 2)])
+def test_every_scan_is_exact_while_writers_write_and_the_server_is_killed(
+    process: ServerProcess, buckets: int, scans: int, kills: int
+) -> None:
     """Each write sets a whole group of rows to one number, so any mixture of two snapshots shows.
 
     A group lies in one bucket: a crash may leave a write in some of its buckets until it is sent again.
     """
-    groups, group_rows, scans, kills = 40, 100, 50, 3
+    groups, group_rows = 40, 100
     with penstock.connect(process.url) as conn:
         table = conn.create_table(
-            "t", "g BIGINT, id BIGINT, v BIGINT, PRIMARY KEY (g, id)", buckets=8, bucket_key=["g"]
+            "t", "g BIGINT, id BIGINT, v BIGINT, PRIMARY KEY (g, id)", buckets=buckets, bucket_key=["g"]
         )
 
         def batch(group: int, value: int) -> pa.RecordBatch:
