@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from penstock.codec.byte_rows import Ints, offsets_of
-from penstock.codec.fixed_width import values_of
+from penstock.codec.fixed_width import is_plain, values_of
 
 Flags = npt.NDArray[np.bool_]
 
@@ -37,6 +37,9 @@ def _values_equal(left: pa.Array, right: pa.Array, both: Flags) -> Flags:
     kind = left.type
     if pat.is_floating(kind):
         return _floats_equal(left, right)
+    if is_plain(left) and is_plain(right):
+        same: Flags = values_of(left) == values_of(right)
+        return same
     if pat.is_struct(kind):
         for i in range(kind.num_fields):
             both = both & rows_equal(left.field(i), right.field(i))

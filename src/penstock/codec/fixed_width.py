@@ -15,6 +15,7 @@ import pyarrow.types as pat
 from penstock.codec.byte_rows import Words
 
 DECIMAL_LIMBS = 2
+WORD_BITS = 64
 
 
 def values_of(array: pa.Array) -> npt.NDArray[Any]:
@@ -35,6 +36,18 @@ def array_of(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
         return pa.array(values.astype(np.bool_))
     rows = values.size // DECIMAL_LIMBS if pat.is_decimal128(kind) else values.size
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(np.ascontiguousarray(values))], null_count=0)
+
+
+def is_plain(array: pa.Array) -> bool:
+    """Tell whether an array is numbers, dates or timestamps without nulls: nothing but values, one beside the other."""
+    kind = array.type
+    numbers = pat.is_integer(kind) or pat.is_floating(kind) or pat.is_temporal(kind)
+    return bool(array.null_count == 0 and numbers and kind.bit_width <= WORD_BITS)
+
+
+def taken(array: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
+    """Return the values of these rows; of plain arrays quicker than Arrow does it, which checks each row."""
+    return array_of(array.type, values_of(array).take(rows)) if is_plain(array) else array.take(pa.array(rows))
 
 
 def storage_of(kind: pa.DataType) -> np.dtype[Any]:

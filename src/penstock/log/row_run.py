@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.codec.fixed_width import taken
 from penstock.log.batch_directory import BatchDirectory
 
 Int64s = npt.NDArray[np.int64]
@@ -111,13 +112,12 @@ def gather(
     pieces: list[list[pa.Array]] = [[] for _ in types]
     for first, last in pairwise(bounds):
         block = int(blocks[first])
-        inside = pa.array(rows[first:last] - block_starts[block])
+        inside = rows[first:last] - block_starts[block]
         for column, array in zip(pieces, read(block), strict=True):
-            column.append(array.take(inside))
+            column.append(taken(array, inside))
     found = [column[0] if len(column) == 1 else pa.concat_arrays(column) for column in pieces]
     if order is None:
         return found
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
-    places = pa.array(back)
-    return [array.take(places) for array in found]
+    return [taken(array, back) for array in found]

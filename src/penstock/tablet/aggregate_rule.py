@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codec.equality import rows_equal
+from penstock.codec.fixed_width import taken
 from penstock.errors import InvalidError, UnsupportedError
 from penstock.model.aggregate import AggFunction
 from penstock.model.properties import Retract, TableProperties
@@ -174,12 +175,12 @@ class AggregateRule:
         return gone if gone.any() else None
 
     def _images(self, met: _Meeting, folded: dict[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-        rows = None if met.segments.starts is None else pa.array(met.first_rows)
+        rows = None if met.segments.starts is None else met.first_rows
         arrays = []
         for field in schema:
             if field.name in self._keys:
                 keys = met.request.rows.column(field.name)
-                arrays.append(keys if rows is None else keys.take(rows))
+                arrays.append(keys if rows is None else taken(keys, rows))
             else:
                 arrays.append(folded[field.name] if field.name in folded else met.old.column(field.name))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)

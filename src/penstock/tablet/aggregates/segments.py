@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.codec.fixed_width import taken
 from penstock.tablet.key_groups import KeyGroups
 
 Rows = npt.NDArray[np.int64]
@@ -59,13 +60,9 @@ class Segments:
         """Return the slot of each row."""
         return np.arange(self.rows) if self.starts is None else np.repeat(np.arange(self.count), self.lengths)
 
-    @cached_property
-    def _places(self) -> pa.Array | None:
-        return None if self.order is None else pa.array(self.order)
-
     def arrange(self, column: pa.Array) -> pa.Array:
         """Return a column, given as its rows came, in segment order."""
-        return column if self._places is None else column.take(self._places)
+        return column if self.order is None else taken(column, self.order)
 
     def arrange_mask(self, mask: Mask | None) -> Mask | None:
         """Return a mask, given as the rows came, in segment order."""
