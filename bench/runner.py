@@ -36,8 +36,8 @@ ORDER = (
     "table_formats",
     "scaling",
 )
-LONG = ("spark", "spark_write", "readers")
-"""Jobs that take minutes whatever the number of rows."""
+LONG = ("readers", "spark", "spark_stream", "spark_write")
+"""Jobs that take long whatever the number of rows."""
 
 
 def jobs() -> list[str]:
