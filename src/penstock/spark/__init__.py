@@ -64,7 +64,13 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'penstock.spark' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"penstock.spark.{_HOMES[name]}"), name)
+    try:
+        home = importlib.import_module(f"penstock.spark.{_HOMES[name]}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "pandas"):
+            raise
+        raise ModuleNotFoundError("this needs PySpark; pip install 'penstock[spark]'", name=error.name) from error
+    value = getattr(home, name)
     globals()[name] = value
     return value
 
