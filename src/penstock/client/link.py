@@ -35,6 +35,15 @@ class Link:
         Raises:
             ClosedError: the connection was closed, or belongs to the process that forked this one.
         """
+        self.check_usable()
+        return self._node
+
+    def check_usable(self) -> None:
+        """Refuse a connection that is not to be used any more.
+
+        Raises:
+            ClosedError: the connection was closed, or belongs to the process that forked this one.
+        """
         if os.getpid() != self._pid:
             if self.distant:
                 raise ClosedError("a connection does not survive a fork; connect again in this process", name=self.name)
@@ -45,7 +54,6 @@ class Link:
             )
         if self.closed:
             raise ClosedError("the connection is closed; connect again", name=self.name)
-        return self._node
 
     @property
     def closed(self) -> bool:

@@ -28,7 +28,7 @@ class Lookups:
         self._info = info
         self._single_key = SingleKey(info.schema)
         # Beside an engine in this process a call costs little, and waiting for others would only cost.
-        self._lookup = SharedLookups(self._ask).lookup if link.distant else self._ask
+        self._shared = SharedLookups(self._ask) if link.distant else None
 
     def lookup(self, keys: object, columns: Iterable[str] | None = None) -> pa.Table:
         """Return one row for each key, in the order asked.
@@ -91,6 +91,11 @@ class Lookups:
     def _require_key(self, verb: str) -> None:
         if not self._info.keyed:
             raise UnsupportedError(f"{verb} needs a table with a primary key; scan the log", table=self._info.path)
+
+    def _lookup(self, call: LookupCall) -> pa.RecordBatch:
+        # First of all: a closed connection, or a fork's, must say so, not wait for threads that are gone.
+        self._link.check_usable()
+        return self._ask(call) if self._shared is None else self._shared.lookup(call)
 
     def _ask(self, call: LookupCall) -> pa.RecordBatch:
         return self._link.retry.run(lambda: self._link.node.lookup(call)).batch

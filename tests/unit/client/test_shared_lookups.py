@@ -9,10 +9,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
+from tests.unit.client.fake_node import FakeNode
 
+from penstock.client.link import Link
 from penstock.client.shared_lookups import KEYS_EACH_MAX, SharedLookups
-from penstock.errors import PenstockError, SchemaMismatchError, UnavailableError
-from penstock.model.calls import LookupCall
+from penstock.client.table import Table
+from penstock.errors import ClosedError, PenstockError, SchemaMismatchError, UnavailableError
+from penstock.model.calls import LookupCall, LookupResult
+from penstock.model.spec import make_spec
 
 
 class Server:
@@ -198,3 +202,34 @@ def test_random_crowds_always_get_what_they_asked_for(server: Server, shared: Sh
 
     assert shared.waiting == 0
     assert sorted(number for ids in server.asked for number in ids) == sorted(n for ids in asked for n in ids)
+
+
+class HeldNode(FakeNode):
+    """Answers lookups once it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrived = threading.Event()
+        self.go = threading.Event()
+
+    def lookup(self, call: LookupCall) -> LookupResult:
+        self.arrived.set()
+        assert self.go.wait(30)
+        return super().lookup(call)
+
+
+def test_a_closed_connection_says_so_and_waits_for_nobody() -> None:
+    node = HeldNode()
+    link = Link(node, "fake", distant=True)
+    table = Table(link, node.create_table("t", make_spec("id BIGINT, v STRING, PRIMARY KEY (id)")))
+    table.upsert([{"id": 1, "v": "one"}])
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(table.get, id=1)
+        assert node.arrived.wait(30)
+        link.close()
+
+        with pytest.raises(ClosedError):
+            table.get(id=2)
+
+        node.go.set()
+        assert under_way.result(30) == {"id": 1, "v": "one"}
