@@ -33,7 +33,7 @@ EXTRA_BYTES_MAX: Final = 4_096
 
 FOREIGN: Final[tuple[tuple[type[BaseException], type[PenstockError], str], ...]] = (
     (flight.FlightTimedOutError, TimedOutError, "the server did not answer in time; it may have done the work"),
-    (flight.FlightUnavailableError, UnavailableError, "no server answers; check that it runs, and its host and port"),
+    (flight.FlightUnavailableError, UnavailableError, "no server answers; check that it runs, its host and port, and tls"),
     (flight.FlightCancelledError, UnavailableError, "the call was cut off; it may have been done"),
     (flight.FlightUnauthenticatedError, PermissionDeniedError, "the server does not know this caller; pass token="),
     (flight.FlightUnauthorizedError, PermissionDeniedError, "the server does not allow this call"),
