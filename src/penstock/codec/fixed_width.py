@@ -5,7 +5,7 @@ Slices are respected. What stands under a null is returned as it is.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,31 @@ import pyarrow.types as pat
 from penstock.codec.byte_rows import Words
 
 DECIMAL_LIMBS = 2
-WORD_BITS = 64
+_BOOL: Final = pa.bool_().id
+_PLAIN: Final = {
+    kind.id: np.dtype(storage)
+    for storage, kinds in (
+        (np.int8, [pa.int8()]),
+        (np.int16, [pa.int16()]),
+        (np.int32, [pa.int32(), pa.date32(), pa.time32("s")]),
+        (np.int64, [pa.int64(), pa.date64(), pa.time64("us"), pa.timestamp("us"), pa.duration("us")]),
+        (np.uint8, [pa.uint8()]),
+        (np.uint16, [pa.uint16()]),
+        (np.uint32, [pa.uint32()]),
+        (np.uint64, [pa.uint64()]),
+        (np.float16, [pa.float16()]),
+        (np.float32, [pa.float32()]),
+        (np.float64, [pa.float64()]),
+    )
+    for kind in kinds
+}
+"""The storage of numbers, dates and times, by the id of their type: its unit or zone is of no account."""
+_STORAGE: Final = {**_PLAIN, _BOOL: np.dtype(np.uint8)}
 
 
 def values_of(array: pa.Array) -> npt.NDArray[Any]:
     """Return the stored integers of a bool, integer, float, date or timestamp array."""
-    if pat.is_boolean(array.type):
+    if array.type.id == _BOOL:
         array = array.cast(pa.uint8())
     return _buffer_of(array, storage_of(array.type), per_row=1)
 
@@ -40,9 +59,7 @@ def array_of(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
 
 def is_plain(array: pa.Array) -> bool:
     """Tell whether an array is numbers, dates or timestamps without nulls: nothing but values, one beside the other."""
-    kind = array.type
-    numbers = pat.is_integer(kind) or pat.is_floating(kind) or pat.is_temporal(kind)
-    return bool(array.null_count == 0 and numbers and kind.bit_width <= WORD_BITS)
+    return bool(array.null_count == 0 and array.type.id in _PLAIN)
 
 
 def taken(array: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
@@ -52,12 +69,7 @@ def taken(array: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
 
 def storage_of(kind: pa.DataType) -> np.dtype[Any]:
     """Return the dtype in which a fixed-width type of up to eight bytes is stored; one byte for bool."""
-    if pat.is_boolean(kind):
-        return np.dtype(np.uint8)
-    if pat.is_floating(kind):
-        return np.dtype(f"f{kind.bit_width // 8}")
-    sign = "u" if pat.is_unsigned_integer(kind) else "i"
-    return np.dtype(f"{sign}{kind.bit_width // 8}")
+    return _STORAGE[kind.id]
 
 
 def _buffer_of(array: pa.Array, dtype: np.dtype[Any], per_row: int) -> npt.NDArray[Any]:

@@ -33,9 +33,7 @@ def fold_count(inputs: Inputs) -> pa.Array:
     counts = segments.tally(counted)
     if retracts is not None:
         counts = counts - 2 * segments.tally(retracts if counted is None else retracts & counted)
-    old = limbs_of(inputs.old)
-    added = [_only(old[0], inputs.old_valid) + counts, _only(old[1], inputs.old_valid)]
-    array, beyond = join_limbs(carried(added), inputs.column.type)
+    array, beyond = _plus(inputs, counts)
     refuse_first(beyond, ArithmeticOverflowError, TOO_LARGE)
     return array
 
@@ -52,6 +50,17 @@ def _added(inputs: Inputs) -> pa.Array:
     array, beyond = _added_exactly(inputs)
     refuse_first(beyond, ArithmeticOverflowError, TOO_LARGE)
     return array
+
+
+def _plus(inputs: Inputs, counts: Ints) -> tuple[pa.Array, Mask]:
+    """Add to each old count, none of which is more than a word."""
+    old = narrow_of(inputs.old)
+    assert old is not None
+    old = _only(old, inputs.old_valid)
+    if _reach(old) + inputs.segments.rows <= INT64_MAX:
+        return join_words(old + counts, inputs.column.type)
+    low, high = (_only(limb, inputs.old_valid) for limb in limbs_of(inputs.old))
+    return join_limbs(carried([low + counts, high]), inputs.column.type)
 
 
 def _added_floats(inputs: Inputs) -> pa.Array:
