@@ -111,7 +111,7 @@ class Life:
         while len(group) < 2:
             write = self.writes.next(self.rig.oracle.columns)
             group += [write] if write.kind == "upsert" else []
-        self.disk.fail_at(self.disk.operations + 1, errno.ENOSPC, done=0.5)
+        self.disk.fail_at(self.disk.operations, errno.ENOSPC, done=0.5)
         with pytest.raises(OSError, match="No space"):
             self.rig.write(group)
         self.rig.refused()
