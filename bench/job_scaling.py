@@ -41,7 +41,7 @@ def run(work: Workload) -> list[Point]:
 
 def _as_the_table_grows(work: Workload) -> Iterator[Point]:
     """Grow one table; at each size replace as many random rows as it began with, and scan it."""
-    plot = "table grows (rows)"
+    plot = "the table grows (rows)"
     with _table(work, SCHEMA) as table:
         size = 0
         for times in (times for times in GROWTH if times <= work.growth):
