@@ -168,6 +168,7 @@ def test_forked_child_is_told_how_to_be_started(conn: penstock.Connection) -> No
     [
         ("Failed parsing HTTP/2 (Expected SETTINGS frame)", errors.UnsupportedError, "is this its http port?"),
         ("SSL routines::wrong version number", errors.UnsupportedError, "does not speak tls; use penstock://"),
+        ("certificate verify failed: self-signed", errors.PermissionDeniedError, "pass its ca by tls="),
         ("CERTIFICATE_VERIFY_FAILED: self signed", errors.PermissionDeniedError, "is not trusted; pass its ca by tls="),
         ("Failed to connect to remote host: Connection refused", errors.UnavailableError, "no server answers; check"),
     ],

@@ -33,7 +33,7 @@ EXTRA_BYTES_MAX: Final = 4_096
 
 FOREIGN: Final[tuple[tuple[type[BaseException], type[PenstockError], str], ...]] = (
     (flight.FlightTimedOutError, TimedOutError, "the server did not answer in time; it may have done the work"),
-    (flight.FlightUnavailableError, UnavailableError, "no server answers; check that it runs, its host and port, and tls"),
+    (flight.FlightUnavailableError, UnavailableError, "no server answers; check that it runs, host, port and tls"),
     (flight.FlightCancelledError, UnavailableError, "the call was cut off; it may have been done"),
     (flight.FlightUnauthenticatedError, PermissionDeniedError, "the server does not know this caller; pass token="),
     (flight.FlightUnauthorizedError, PermissionDeniedError, "the server does not allow this call"),
@@ -48,10 +48,10 @@ FOREIGN: Final[tuple[tuple[type[BaseException], type[PenstockError], str], ...]]
 """What an exception of Flight means to the caller; the first that fits counts."""
 
 _TELLING: Final[tuple[tuple[str, type[PenstockError], str], ...]] = (
-    ("Failed parsing HTTP/2", UnsupportedError, "whatever answers there is no penstock server; is this its http port?"),
+    ("failed parsing http/2", UnsupportedError, "whatever answers there is no penstock server; is this its http port?"),
     ("wrong version number", UnsupportedError, "the server does not speak tls; use penstock://"),
     (
-        "CERTIFICATE_VERIFY_FAILED",
+        "certificate verify failed",
         PermissionDeniedError,
         "the server's certificate is not trusted; pass its ca by tls=",
     ),
@@ -100,7 +100,7 @@ def from_flight(error: BaseException) -> PenstockError:
             return InternalError("the server sent an error that cannot be read; upgrade the older end")
     cause = _PREAMBLE.sub("", str(error).partition("\n")[0].partition(". gRPC")[0])[:300]
     for words, kind, message in _TELLING:
-        if words in cause:
+        if words in cause.lower().replace("_", " "):
             return kind(message, cause=cause)
     for foreign, kind, message in FOREIGN:
         if isinstance(error, foreign):
