@@ -776,3 +776,29 @@ def test_scan_of_one_page_pins_nothing_whatever_it_asked_for(node: Node, changes
     assert not page.has_more
     assert page.cut_id is None
     assert pins(node.table) == {}
+
+
+@pytest.mark.parametrize("page_bytes", [200, 400, 500, 700, 900, 1_000, 2_000, 1 << 20])
+@pytest.mark.parametrize("limit", [None, 16, 17, 99, 100])
+def test_pages_of_whole_blocks_cover_every_row_once_and_none_is_empty(
+    node: Node, page_bytes: int, limit: int | None
+) -> None:
+    node.rig.seal(node.table)
+
+    pages = node.rest(node.open(page_bytes=page_bytes, limit=limit))
+
+    assert [row for page in pages for row in page.batch.to_pylist()] == ROWS[:limit]
+    assert all(page.batch.num_rows for page in pages)
+    assert all(page.batch.nbytes <= page_bytes or page.batch.num_rows == 1 for page in pages)
+
+
+def test_block_that_fills_more_than_half_a_page_is_a_page(node: Node) -> None:
+    node.rig.seal(node.table)
+    whole = node.rest(node.open(page_bytes=1 << 20))[0].batch.nbytes
+
+    pages = node.rest(node.open(page_bytes=whole * 16 * 7 // 400))
+
+    assert [page.batch.num_rows for page in pages] == [16] * 6 + [4]
+    again = node.open(page_bytes=whole * 16 * 7 // 400)
+    third = [node.scanners.next_page(id_of(again), number) for number in (1, 2)][-1]
+    assert stored(node.scanners.next_page(id_of(again), 2).batch) == stored(third.batch)
