@@ -1,5 +1,8 @@
 """Calls that are planned together, and yet each a change of its own: folded in rounds.
 
+Rows are never folded across calls. The header of each batch in the log says whose call it holds, and a
+crash may keep the first of two and lose the second, whose retry must then find nothing of itself there.
+
 Rows of several calls, one call after the other, are cut into slots: the rows of one key in one call.
 The first slot of every key is of round 0 and meets the stored row; the second is of round 1 and meets
 what round 0 made of it, and so on. Within a round no key occurs twice, so a round is one fold of
