@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-SECONDS_MAX = 20.0
+SECONDS_MAX = 10.0
 """A repeat is left out when those before it took this long together: slow peers are measured less often."""
 
 

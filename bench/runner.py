@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from bench.measurement import Figure, Measurement, Point
+from bench.measurement import SECONDS_MAX, Figure, Measurement, Point
 from bench.peers.roster import Roster
 from bench.report import Report
 from bench.workload import Workload
@@ -84,7 +84,7 @@ def facts(work: Workload) -> dict[str, str]:
             [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in packages)]
         ),
         "rows": f"{work.rows:,} rows in batches of {work.batch_rows:,}, seed {work.seed}",
-        "repeats": f"{work.repeats}, fewer where they took over 20 s; the median, ± how far the slowest is from it",
+        "repeats": f"{work.repeats}, fewer where they took over {SECONDS_MAX:.0f} s; the median, ± how far the slowest is from it",
         "load when it began": f"{os.getloadavg()[0]:.1f}",
     }
 
