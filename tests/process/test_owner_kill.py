@@ -97,7 +97,7 @@ def test_epochs_count_once_while_embedding_jobs_are_killed(tmp_path: Path) -> No
     options: dict[str, Any] = {"merge_engine": "aggregate", "partitioned_by": ["p"], "buckets": 2}
     with penstock.connect(data) as connection:
         connection.create_table("t", DDL, **options)
-    for calls in [*random.sample(range(2, 20), 4), 1_000]:
+    for calls in [*random.sample(range(2, 20), 3), 1_000]:
         for column in COLUMNS:
             assert start(str(data), column, calls).wait() in {0, -signal.SIGKILL}
 
