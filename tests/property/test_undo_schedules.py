@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BucketFailedError, FencedError, LockedError
+from penstock.errors import BucketFailedError, FencedError, InvalidError, LockedError
 from penstock.model.owner_token import OwnerToken
 from penstock.testing.fault_gate import SimulatedCrash
 from penstock.testing.owner_rig import MetadataCrashError, OwnerRig
@@ -221,6 +221,11 @@ class Life:
         others = {other: job for other, job in self.jobs.items() if other != name}
         if any(self.now() < job.expires_ms for job in others.values()):
             with pytest.raises(LockedError):
+                self.delete(self.key(), token, name)
+            return
+        if self.sums:
+            # What others would fold on top could not be undone.
+            with pytest.raises(InvalidError, match="every column"):
                 self.delete(self.key(), token, name)
             return
         for other in others:

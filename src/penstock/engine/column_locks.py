@@ -19,6 +19,8 @@ from penstock.engine.write_group import NOBODY, QueuedWrite, WriteGroup
 from penstock.errors import InvalidError, LockedError
 from penstock.model.change import OP, Op
 from penstock.model.facts import NO_ID
+from penstock.model.merge_engine import MergeEngine
+from penstock.model.owner_token import NO_EPOCH
 from penstock.model.quantity import format_duration_ms
 from penstock.runtime.clock import Clock
 
@@ -49,7 +51,9 @@ class ColumnLocks:
             return
         columns = _written(write)
         self._check_others(columns, NOBODY.owner if owner is None else owner.record.number)
-        if owner is not None and not _deletes(write):
+        if owner is not None and _deletes(write):
+            self.check_undoable(write, owner)
+        elif owner is not None:
             every = (column.id for column in self._table.info.schema.value_columns)
             missing = outside(columns, owner.record.columns, every)
             if missing:
@@ -58,6 +62,24 @@ class ColumnLocks:
                     owner=owner.record.owner,
                     columns=self.names(tuple(missing)),
                 )
+
+    def check_undoable(self, write: QueuedWrite, owner: LiveOwner) -> None:
+        """Refuse to delete rows in an epoch, with columns that others may go on to fold values into.
+
+        Others' later values would stand on nothing, and an undo could not put back what they left out. Where
+        the last value counts, what others wrote since is right as it is.
+
+        Raises:
+            InvalidError: the owner does not hold every column.
+        """
+        aggregates = self._table.info.merge_engine is MergeEngine.AGGREGATE
+        if aggregates and write.stamp.epoch != NO_EPOCH and owner.record.columns is not None:
+            raise InvalidError(
+                "rows of an aggregating table go in an epoch only if its owner holds every column; "
+                "acquire it without columns=",
+                owner=owner.record.owner,
+                columns=self.names(owner.record.columns),
+            )
 
     def check_removal(self, besides: int) -> list[LiveOwner]:
         """Return the expired owners whose uncommitted changes a row that goes may hold; refuse if one is not expired.
@@ -75,8 +97,10 @@ class ColumnLocks:
         return self._expired(_written(write), write.stamp.owner) if self.enabled else []
 
     def may_remove(self, write: QueuedWrite) -> bool:
-        """Tell whether rows may go by a write that is no delete, where that concerns another owner."""
-        if not self.enabled or _deletes(write) or not self._book.holding(EVERY_COLUMN, besides=write.stamp.owner):
+        """Tell whether rows may go by a write that is no delete, where that concerns another owner or an undo."""
+        if not self.enabled or _deletes(write):
+            return False
+        if not self._holds_some(write) and not self._book.holding(EVERY_COLUMN, besides=write.stamp.owner):
             return False
         if any(request.clears for request in write.parts.values()):
             return True
@@ -112,6 +136,13 @@ class ColumnLocks:
         """Return the names of columns."""
         schema = self._table.info.schema
         return [column.name for column in schema.value_columns if columns is None or column.id in columns]
+
+    def _holds_some(self, write: QueuedWrite) -> bool:
+        """Tell whether a write is made in an epoch whose owner does not hold every column."""
+        stamp = write.stamp
+        return stamp.epoch != NO_EPOCH and any(
+            owner.record.number == stamp.owner and owner.record.columns is not None for owner in self._book
+        )
 
     def _expired(self, columns: Columns, besides: int) -> list[LiveOwner]:
         now_ms = self._clock.monotonic_ms()

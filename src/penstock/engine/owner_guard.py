@@ -89,6 +89,8 @@ class OwnerGuard:
         if owner is not None and stamp.attempt != NO_ID:
             self._open_attempt(write, owner)
         if self.locks.may_remove(write) and self.locks.removes(write):
+            if owner is not None:
+                self.locks.check_undoable(write, owner)
             self.settle_removal(stamp.owner)
         if owner is None or stamp.epoch == NO_EPOCH:
             return

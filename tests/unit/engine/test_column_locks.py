@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.errors import LockedError
+from penstock.errors import InvalidError, LockedError
 from penstock.model.calls import Operation, WriteCall
 from penstock.model.owner_token import OwnerToken
 from penstock.testing.owner_rig import OwnerRig
@@ -138,3 +138,24 @@ def test_new_properties_are_in_force_at_once(rig: OwnerRig) -> None:
     rig.table.write(changes(rig, None, "-D"))
 
     assert rig.rows() == [{"k": 1, "s": 0, "n": 0, "b": None}]
+
+
+def test_rows_go_in_an_epoch_only_if_its_owner_holds_every_column(rig: OwnerRig) -> None:
+    rig.write([{"k": 1, "b": 6}], columns=["b"])
+    left = rig.acquire("left", "s", "n")
+    task = rig.begin(left, 1)
+    rig.table.write(changes(rig, task, "+I"))
+
+    with pytest.raises(InvalidError, match="holds every column"):
+        rig.table.write(changes(rig, task, "-D"))
+    with pytest.raises(InvalidError, match="holds every column"):
+        rig.delete([{"k": 1}], owner=task)
+    rig.owners.release(left)
+
+    whole = rig.acquire("whole")
+    task = rig.begin(whole, 1)
+    rig.delete([{"k": 1}], owner=task)
+    with pytest.raises(LockedError):
+        rig.write([{"k": 1, "b": 4}], columns=["b"])
+    rig.owners.undo(whole)
+    assert rig.rows() == [{"k": 1, "s": None, "n": None, "b": 6}]
