@@ -164,7 +164,7 @@ class Life:
         free = [column for column in OWNED if column not in {job.column for job in self.jobs.values()}]
         names = [f"job-{column}" for column in free] or list(self.jobs)
         name = self.random.choice(names)
-        self.jobs.setdefault(name, Job(name[-1], OwnerToken(0, 0, name, 0, 0), 0))
+        self.jobs.setdefault(name, Job(name[-1], OwnerToken(self.rig.table.info.table_id, 0, name, 0, 0), 0))
         job = self.jobs[name]
         if job.token is not None:
             job.zombies.append(job.token)
