@@ -60,9 +60,7 @@ def plan() -> Planning:
             arrays = [pa.array([row[int(field.name)] for row in found], field.type) for field in columns]
             return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
-        return plan_request(
-            asked, groups, distinct, rule=rule, fetch=fetch, schema=SCHEMA, base_offset=base_offset
-        )
+        return plan_request(asked, groups, distinct, rule=rule, fetch=fetch, schema=SCHEMA, base_offset=base_offset)
 
     return make
 
