@@ -21,6 +21,7 @@ BATCHES_AFTER_CRASH: Final = 2
 DRAW_SECONDS: Final = 0.3
 LOOK_SECONDS: Final = 0.01
 SETTLE_SECONDS: Final = 0.5
+IDLE_SECONDS: Final = 2.0
 SERVER_AWAY_SECONDS: Final = 1.0
 ACT_SECONDS_MAX: Final = 300.0
 
@@ -49,6 +50,7 @@ class Story:
         self._changes = (0.0, 0)
         self._fence = 0
         self._job_began = 0.0
+        self._idle_since = 0.0
 
     def play(self) -> Outcome:
         """Play the whole story; return what the crash did.
@@ -78,7 +80,7 @@ class Story:
     def _crash_job(self) -> Outcome:
         left: Leftover | None = None
         while left is None:
-            self._until(lambda: self._watch.look() is not None, "be caught inside a micro-batch", LOOK_SECONDS)
+            self._until(self._caught, "be caught inside a micro-batch", LOOK_SECONDS)
             self._job.kill()
             self._view.figures.job = "killed"
             self._settle()
@@ -94,6 +96,16 @@ class Story:
         undone = self._watch.undone(left)
         self._view.say(f"restarted: undone {undone:,}, batch {left.batch} replayed")
         return Outcome(left, undone)
+
+    def _caught(self) -> bool:
+        """Tell whether rows of an open micro-batch are visible; feed the job one when it has nothing more to do."""
+        owner = self._watch.look()
+        if owner is not None or not self._feed.held or self._pending():
+            self._idle_since = time.monotonic()
+        elif time.monotonic() - self._idle_since > IDLE_SECONDS:
+            self._feed.let_step()
+            self._idle_since = time.monotonic()
+        return owner is not None
 
     def _start_job(self) -> None:
         self._job.start()
