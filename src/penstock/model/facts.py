@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.model.change import BatchKind
 
@@ -10,8 +10,7 @@ NO_ID = bytes(16)
 """The writer or attempt of a batch that has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchFacts:
+class BatchFacts(NamedTuple):
     """Who wrote a batch, when, as what.
 
     `columns` are the ids of the columns that the writer named; None means all of them.

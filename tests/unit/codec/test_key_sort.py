@@ -32,8 +32,9 @@ def assert_sorted_like_python(values: list[bytes], keys: pa.BinaryArray | None =
         [b"p" * 40 + b"2", b"p" * 40 + b"1", b"q", b"p" * 40 + b"2"],
     ],
 )
-def test_small_cases(values: list[bytes]) -> None:
-    assert_sorted_like_python(values)
+@pytest.mark.parametrize("times", [1, 40])
+def test_small_cases_and_many_of_each(values: list[bytes], times: int) -> None:
+    assert_sorted_like_python(values * times)
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 8, 9, 16, 17, 40])
@@ -62,8 +63,9 @@ def test_keys_of_many_widths_with_shared_beginnings(alphabet: bytes, shared: int
 
 
 def test_a_slice_of_keys_is_sorted_by_itself() -> None:
-    values = [b"%d" % (i * 7919 % 100) for i in range(60)]
-    assert_sorted_like_python(values[11:47], pa.array(values)[11:47])
+    values = [b"%d" % (i * 7919 % 100) for i in range(600)]
+    for slice_of in (slice(11, 47), slice(11, 470)):
+        assert_sorted_like_python(values[slice_of], pa.array(values)[slice_of])
 
 
 def test_sorted_keys_keep_their_order() -> None:
