@@ -134,8 +134,8 @@ def test_empty_directory_knows_no_offset() -> None:
 
 
 def test_code_of_columns_tells_schemas_and_columns_apart() -> None:
+    older = [batch(0, 1), batch(1, 1, columns=(2,)), batch(2, 1, columns=(3,)), batch(3, 1, columns=(2,))]
     newer = [batch(4, 1)._replace(schema_id=2), batch(5, 1, columns=(2,))._replace(schema_id=2)]
-    newer = [replace(batch(4, 1), schema_id=2), replace(batch(5, 1, columns=(2,)), schema_id=2)]
 
     codes = concat([directory_of(*older), directory_of(*newer)]).columns_code.tolist()
 
