@@ -127,7 +127,7 @@ print(table.get(id=1))
 
     assert done.stderr == ""
     told, row = done.stdout.splitlines()
-    assert told.startswith("a connection does not survive a fork; connect again in this process")
+    assert told.startswith("an open data directory does not survive a fork; start the process by spawn instead")
     assert row == "{'id': 1, 'v': 'parent'}"
 
 

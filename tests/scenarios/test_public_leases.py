@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -317,15 +314,6 @@ def test_threads_lease_write_and_read_at_once(connection: penstock.Connection, t
     assert connection.list_leases() == []
     pins = {name for bucket in table.stats().buckets for name in bucket.pins}
     assert not any(name.startswith(("lease-", "acquiring-")) for name in pins)
-
-
-def test_guide_runs_as_it_stands(tmp_path: Path) -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "guide" / "leases.md").read_text()
-    script = "\n".join(re.findall(r"^```python\n(.*?)^```$", guide, re.M | re.S))
-
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    assert (done.stderr, done.stdout.split()) == ("", ["1", "1"])
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,13 @@ from penstock.errors import InvalidError
 
 NOWHERE = "penstock://127.0.0.1:1"
 """No server is asked: what is wrong with the workers is said first."""
+
+
+@pytest.fixture(autouse=True)
+def registered_as_before(spark: SparkSession) -> Iterator[None]:
+    """Leave the source to other tests as it was: a source keeps the Python that it was registered with."""
+    yield
+    pks.register(spark)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
+from penstock.model.bucket import BucketId, TableBucket
 
 DEPTH_MAX: Final = 16
 TEXT_LENGTH_MAX: Final = 1 << 16
@@ -40,6 +40,8 @@ def write_value(value: object, *, loose: bool = False, depth: int = 0) -> Any:
     # A NamedTuple is a tuple and an enum a string: the narrower kinds come first.
     if isinstance(value, TableBucket):
         return {"$bucket": [value.table, value.partition, value.bucket]}
+    if isinstance(value, BucketId):
+        return _write_scalar(value, loose)
     if isinstance(value, Mapping):
         pairs = [[write_value(part, loose=loose, depth=depth + 1) for part in pair] for pair in value.items()]
         if all(type(key) is str and not key.startswith("$") for key in value):
