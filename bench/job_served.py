@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -34,29 +35,44 @@ Pair = tuple[list[float], list[float]]
 
 def run(work: Workload) -> list[Measurement]:
     """Write, scan and look up as a client on the same machine does."""
-    with (
-        work.directory() as directory,
-        ServerProcess(directory / "served") as server,
-        penstock.connect(server.url) as served,
-    ):
+    with work.directory() as directory:
+        return [*_replaced(work, directory), *_written_once(work, directory)]
+
+
+def _replaced(work: Workload, directory: Path) -> list[Measurement]:
+    """Measure a table each of whose rows was written three times."""
+    with ServerProcess(directory / "served") as server, penstock.connect(server.url) as served:
         # Closed before the rest: its own work in the background would slow this process down.
         with penstock.connect(directory / "embedded") as embedded:
             measurements = [_writes(work, served, embedded)]
             measurements.append(_lookups(work, served.table("bench"), embedded.table("bench")))
-        table, once, small = served.table("bench"), _create(served, "once"), _create(served, "small")
-        small.upsert(work.batches(batch_rows=SMALL_ROWS)[0])
-        for batch in work.batches():
-            once.upsert(batch)
-        # Started anew, so that nobody is measured while the server still files away what it was given.
-        server.stop()
-        server.start()
-        with bare_flight(small.scan().to_arrow(), directory) as bare:
-            measurements += _small_scans(small, bare)
-        with bare_flight(pa.Table.from_batches(list(once.scan())), directory) as bare:
+        table = served.table("bench")
+        _start_anew(server)
+        with bare_flight(pa.Table.from_batches(list(table.scan())), directory) as bare:
             measurements += _single_lookups(work, table, bare)
-            measurements.append(_scans("scan, served", once, bare, work.rows))
             measurements.append(_scans("scan, served, each row replaced three times", table, bare, work.rows))
     return measurements
+
+
+def _written_once(work: Workload, directory: Path) -> list[Measurement]:
+    """Measure tables whose rows were written once, on a server that has no others to look after."""
+    with ServerProcess(directory / "once") as server, penstock.connect(server.url) as served:
+        table, small = _create(served, "once"), _create(served, "small")
+        small.upsert(work.batches(batch_rows=SMALL_ROWS)[0])
+        for batch in work.batches():
+            table.upsert(batch)
+        _start_anew(server)
+        with bare_flight(small.scan().to_arrow(), directory) as bare:
+            measurements = _small_scans(small, bare)
+        with bare_flight(pa.Table.from_batches(list(table.scan())), directory) as bare:
+            measurements.append(_scans("scan, served", table, bare, work.rows))
+    return measurements
+
+
+def _start_anew(server: ServerProcess) -> None:
+    """Restart, so that nobody is measured while the server still files away what it was given."""
+    server.stop()
+    server.start()
 
 
 def _writes(work: Workload, served: penstock.Connection, embedded: penstock.Connection) -> Measurement:
