@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +15,9 @@ import penstock
 from penstock.errors import InvalidError, OffsetOutOfRangeError, SchemaMismatchError
 from penstock.spark.reading import cut
 from penstock.spark.source import PenstockDataSource
-from penstock.testing.server import ServerProcess, server
+from penstock.testing.server import ServerProcess
 
 DDL = "id BIGINT, v STRING, PRIMARY KEY (id)"
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with server() as running:
-        yield running.url
-
-
-@pytest.fixture
-def connection(url: str) -> Iterator[penstock.Connection]:
-    with penstock.connect(url) as made:
-        for name in made.list_tables("default"):
-            made.drop_table(f"default.{name}")
-        yield made
 
 
 def reader_of(url: str, schema: StructType | None = None, **options: object) -> DataSourceReader:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -13,21 +12,8 @@ from penstock.errors import UnsupportedError
 from penstock.spark.batch_writer import BatchWriter
 from penstock.spark.options import Options
 from penstock.spark.spark_types import spark_schema
-from penstock.testing.server import server
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with server() as running:
-        yield running.url
-
-
-@pytest.fixture(scope="module")
-def connection(url: str) -> Iterator[penstock.Connection]:
-    with penstock.connect(url) as made:
-        yield made
 
 
 def writer_of(url: str, table: str, *, overwrite: bool) -> BatchWriter:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,23 +15,8 @@ from penstock.spark.reading import cut
 from penstock.spark.source import PenstockDataSource
 from penstock.spark.stream_offset import StreamOffset
 from penstock.spark.stream_reader import StreamReader
-from penstock.testing.server import server
 
 DDL = "id BIGINT, v STRING, PRIMARY KEY (id)"
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with server() as running:
-        yield running.url
-
-
-@pytest.fixture
-def connection(url: str) -> Iterator[penstock.Connection]:
-    with penstock.connect(url) as made:
-        for name in made.list_tables("default"):
-            made.drop_table(f"default.{name}")
-        yield made
 
 
 class Stream:
