@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.peers.peer import Transport
+from bench.peers.library import Library
 from bench.workload import SCHEMA
 
 
-class ArrowMemory:
+class ArrowMemory(Library):
     """The library."""
 
     name = "Arrow in memory"
-    transport = Transport.EMBEDDED
     bounds = frozenset(("scans",))
-
-    def missing(self) -> str | None:
-        """Say nothing: we need it ourselves."""
-        return None
-
-    def start(self, directory: Path) -> None:
-        """Do nothing: there are no files."""
 
     def settings(self) -> str:
         """Return what is done."""
@@ -36,9 +27,6 @@ class ArrowMemory:
     def session(self) -> ArrowMemorySession:
         """Begin with nothing."""
         return ArrowMemorySession()
-
-    def stop(self) -> None:
-        """Do nothing."""
 
 
 class ArrowMemorySession:

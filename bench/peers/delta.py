@@ -10,27 +10,16 @@ import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bench.peers.library import Library
 from bench.peers.peer import Bootstrap, Drained, Transport
 from bench.workload import SCHEMA
 
 
-class Delta:
+class Delta(Library):
     """The table format."""
 
     name = "Delta Lake"
     transport = Transport.FILES
-    bounds: frozenset[str] = frozenset()
-
-    def __init__(self) -> None:
-        self._directory = Path()
-
-    def missing(self) -> str | None:
-        """Say nothing: it was imported."""
-        return None
-
-    def start(self, directory: Path) -> None:
-        """Name the directory."""
-        self._directory = directory
 
     def settings(self) -> str:
         """Return version and settings."""
@@ -41,10 +30,7 @@ class Delta:
 
     def session(self) -> DeltaSession:
         """Name the table."""
-        return DeltaSession(self._directory)
-
-    def stop(self) -> None:
-        """Do nothing: there are only files."""
+        return DeltaSession(self.directory)
 
 
 class DeltaSession:

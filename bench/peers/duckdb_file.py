@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
-from bench.peers.peer import Transport
+from bench.peers.library import Library
 
 _SET = 'city = excluded.city, amount = excluded.amount, items = excluded.items, "at" = excluded."at"'
 
 
-class DuckDB:
+class DuckDB(Library):
     """The library."""
 
     name = "DuckDB"
-    transport = Transport.EMBEDDED
-    bounds: frozenset[str] = frozenset()
-
-    def __init__(self) -> None:
-        self._directory = Path()
-
-    def missing(self) -> str | None:
-        """Say nothing: it was imported."""
-        return None
-
-    def start(self, directory: Path) -> None:
-        """Name the directory."""
-        self._directory = directory
 
     def settings(self) -> str:
         """Return version and settings."""
@@ -40,10 +26,7 @@ class DuckDB:
 
     def session(self) -> DuckDBSession:
         """Open the file."""
-        return DuckDBSession(duckdb.connect(self._directory / "bench.duckdb"))
-
-    def stop(self) -> None:
-        """Do nothing: closed sessions leave nothing behind."""
+        return DuckDBSession(duckdb.connect(self.directory / "bench.duckdb"))
 
 
 class DuckDBSession:

@@ -11,29 +11,18 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
 
+from bench.peers.library import Library
 from bench.peers.peer import Transport
 from bench.workload import SCHEMA
 
 _TYPES = (LongType(), StringType(), DoubleType(), LongType(), TimestamptzType())
 
 
-class Iceberg:
+class Iceberg(Library):
     """The table format."""
 
     name = "Iceberg"
     transport = Transport.FILES
-    bounds: frozenset[str] = frozenset()
-
-    def __init__(self) -> None:
-        self._directory = Path()
-
-    def missing(self) -> str | None:
-        """Say nothing: it was imported."""
-        return None
-
-    def start(self, directory: Path) -> None:
-        """Name the directory."""
-        self._directory = directory
 
     def settings(self) -> str:
         """Return version and settings."""
@@ -44,10 +33,7 @@ class Iceberg:
 
     def session(self) -> IcebergSession:
         """Open the catalog."""
-        return IcebergSession(self._directory)
-
-    def stop(self) -> None:
-        """Do nothing: there are only files."""
+        return IcebergSession(self.directory)
 
 
 class IcebergSession:

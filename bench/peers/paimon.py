@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from bench.peers.library import Library
 from bench.peers.peer import PeerError, Transport
 
 VARIABLE = "PENSTOCK_BENCH_PAIMON"
@@ -18,15 +19,14 @@ PYTHON = Path(__file__).parents[2] / ".venv-paimon" / "bin" / "python"
 CHILD = Path(__file__).with_name("paimon_child.py")
 
 
-class Paimon:
+class Paimon(Library):
     """The table format."""
 
     name = "Paimon"
     transport = Transport.FILES
-    bounds: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
-        self._directory = Path()
+        super().__init__()
         self._version = ""
 
     def missing(self) -> str | None:
@@ -41,10 +41,6 @@ class Paimon:
         self._version = said.stdout.strip()
         return None if said.returncode == 0 else f"pypaimon does not import: {said.stderr[-200:]}"
 
-    def start(self, directory: Path) -> None:
-        """Name the directory."""
-        self._directory = directory
-
     def settings(self) -> str:
         """Return version and settings."""
         return (
@@ -54,10 +50,7 @@ class Paimon:
 
     def session(self) -> PaimonSession:
         """Start the other Python."""
-        return PaimonSession(self._directory)
-
-    def stop(self) -> None:
-        """Do nothing: closed sessions leave only files."""
+        return PaimonSession(self.directory)
 
 
 class PaimonSession:

@@ -7,26 +7,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bench.peers.peer import Transport
+from bench.peers.library import Library
 
 
-class PlainFile:
+class PlainFile(Library):
     """A file."""
 
     name = "plain file"
-    transport = Transport.EMBEDDED
     bounds = frozenset(("writes",))
-
-    def __init__(self) -> None:
-        self._directory = Path()
-
-    def missing(self) -> str | None:
-        """Say nothing: every machine has files."""
-        return None
-
-    def start(self, directory: Path) -> None:
-        """Name the directory."""
-        self._directory = directory
 
     def settings(self) -> str:
         """Return what is done."""
@@ -34,10 +22,7 @@ class PlainFile:
 
     def session(self) -> PlainFileSession:
         """Open the file."""
-        return PlainFileSession(self._directory / "plain")
-
-    def stop(self) -> None:
-        """Do nothing: closed sessions leave nothing behind."""
+        return PlainFileSession(self.directory / "plain")
 
 
 class PlainFileSession:

@@ -9,26 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import rocksdict
 
-from bench.peers.peer import Transport
+from bench.peers.library import Library
 
 
-class Rocksdict:
+class Rocksdict(Library):
     """The library."""
 
     name = "bare rocksdict"
-    transport = Transport.EMBEDDED
     bounds = frozenset(("writes", "lookups"))
-
-    def __init__(self) -> None:
-        self._directory = Path()
-
-    def missing(self) -> str | None:
-        """Say nothing: we need it ourselves."""
-        return None
-
-    def start(self, directory: Path) -> None:
-        """Name the directory."""
-        self._directory = directory
 
     def settings(self) -> str:
         """Return version and settings."""
@@ -39,10 +27,7 @@ class Rocksdict:
 
     def session(self) -> RocksdictSession:
         """Name the directory."""
-        return RocksdictSession(self._directory)
-
-    def stop(self) -> None:
-        """Do nothing: closed sessions leave nothing behind."""
+        return RocksdictSession(self.directory)
 
 
 class RocksdictSession:

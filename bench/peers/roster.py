@@ -12,7 +12,7 @@ from bench.peers.peer import Peer, PeerError
 from bench.workload import Workload
 
 # What is not a peer by itself, but part of one.
-PARTS = frozenset(("__init__", "peer", "roster", "penstock_tables", "postgres_server", "paimon_child"))
+PARTS = frozenset(("__init__", "library", "peer", "roster", "penstock_tables", "postgres_server", "paimon_child"))
 FIRST = ("penstock_embedded", "penstock_served")
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench.peers.peer import Bootstrap, Drained, Transport
+from bench.peers.library import Library
+from bench.peers.peer import Bootstrap, Drained
 from bench.workload import SCHEMA
 
 _SET = "city = excluded.city, amount = excluded.amount, items = excluded.items, at = excluded.at"
@@ -28,23 +29,10 @@ END;
 """
 
 
-class SQLite:
+class SQLite(Library):
     """The library."""
 
     name = "SQLite"
-    transport = Transport.EMBEDDED
-    bounds: frozenset[str] = frozenset()
-
-    def __init__(self) -> None:
-        self._path = Path()
-
-    def missing(self) -> str | None:
-        """Say nothing: it comes with Python."""
-        return None
-
-    def start(self, directory: Path) -> None:
-        """Name the file."""
-        self._path = directory / "bench.sqlite"
 
     def settings(self) -> str:
         """Return version and settings."""
@@ -55,10 +43,7 @@ class SQLite:
 
     def session(self) -> SQLiteSession:
         """Open the file."""
-        return SQLiteSession(self._path)
-
-    def stop(self) -> None:
-        """Do nothing: closed sessions leave nothing behind."""
+        return SQLiteSession(self.directory / "bench.sqlite")
 
 
 class SQLiteSession:
