@@ -24,6 +24,12 @@ def contest(work: Workload, entry: Entry, kind: str = "") -> list[Figure]:
     return figures
 
 
+def each_peer(work: Workload, enter: Callable[[Peer, Workload], Iterable[Figure]]) -> list[Figure]:
+    """Enter every real peer but table formats in a job that starts and stops it as it needs."""
+    real = [peer for peer in work.peers if not peer.bounds and peer.transport is not Transport.FILES]
+    return [found for peer in real for found in enter(peer, work)]
+
+
 def figure(peer: Peer, score: Score, section: str | None = None) -> Figure:
     """Return a peer's score as a figure, and tell it to who waits."""
     print(f"  {peer.name}: {score.job}: {score.value:,.4g} {score.unit}", file=sys.stderr, flush=True)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.agreement import agree, fingerprint
-from bench.contest import figure, running
+from bench.contest import each_peer, figure, running
 from bench.expected import rows_after
 from bench.loading import load
 from bench.measurement import Figure, Score
-from bench.peers.peer import Changes, Peer, Scans, Transport
+from bench.peers.peer import Changes, Peer, Scans
 from bench.workload import SCHEMA, Workload
 
 UPDATES = 10
@@ -22,11 +22,7 @@ JOB = "disk, after 10 updates of each row"
 def run(work: Workload) -> list[Figure]:
     """Update a tenth of the rows ten times, so that as many rows are written as in the other jobs."""
     small = replace(work, rows=max(work.rows // UPDATES, 1))
-    figures: list[Figure] = []
-    for peer in work.peers:
-        if not peer.bounds and peer.transport is not Transport.FILES:
-            figures += _enter(peer, small)
-    return figures
+    return each_peer(small, _enter)
 
 
 def _enter(peer: Peer, work: Workload) -> Iterator[Figure]:

@@ -6,11 +6,8 @@ What runs in process is measured in a child; servers by their own processes, wit
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,9 +16,10 @@ import psutil
 import pyarrow as pa
 
 from bench.agreement import agree
-from bench.contest import figure, running
+from bench.child import asked, run_child
+from bench.contest import each_peer, figure, running
 from bench.measurement import Figure, Score
-from bench.peers.peer import OpensScans, Peer, Processes, Scans, Session, Transport
+from bench.peers.peer import OpensScans, Peer, Processes, Scans, Session
 from bench.workload import Workload, rows
 
 SCANS = 8
@@ -29,11 +27,7 @@ SCANS = 8
 
 def run(work: Workload) -> list[Figure]:
     """Load, scan, hold scans open; report the growth."""
-    figures: list[Figure] = []
-    for peer in work.peers:
-        if not peer.bounds and peer.transport is not Transport.FILES:
-            figures += _enter(peer, work)
-    return figures
+    return each_peer(work, _enter)
 
 
 def _enter(peer: Peer, work: Workload) -> Iterator[Figure]:
@@ -82,18 +76,15 @@ def _resident(processes: Processes | None) -> int:
 
 
 def _in_child(peer: Peer, work: Workload, directory: Path) -> dict[str, int]:
-    arguments = [type(peer).__module__, str(directory), str(work.rows), str(work.batch_rows), str(work.seed)]
-    command = [sys.executable, "-m", "bench.job_resident", *arguments]
-    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    said = run_child("bench.job_resident", peer, work, directory)
+    said.check_returncode()
     sizes: dict[str, int] = json.loads(said.stdout.splitlines()[-1])
     return sizes
 
 
 def _child() -> None:
-    module, directory, count, batch_rows, seed = sys.argv[1:]
-    peer: Peer = importlib.import_module(module).PEER
-    with running(peer, Path(directory)):
-        work = Workload(int(count), int(batch_rows), int(seed), Path(directory))
+    peer, work, directory = asked()
+    with running(peer, directory):
         print(json.dumps(_measure(peer, work, None)))
 
 

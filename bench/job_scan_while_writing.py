@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from itertools import cycle
 
 from bench.agreement import agree
-from bench.contest import figure, running
+from bench.contest import each_peer, figure, running
 from bench.loading import load
 from bench.measurement import Figure, Score, timing
-from bench.peers.peer import Peer, Scans, Session, Transport
+from bench.peers.peer import Peer, Scans, Session
 from bench.workload import Workload
 
 COLUMNS = ("id", "amount")
@@ -22,11 +22,7 @@ ROWS_PER_SECOND = 20_000
 
 def run(work: Workload) -> list[Figure]:
     """Scan two columns for some seconds beside a writer in a session of its own."""
-    figures: list[Figure] = []
-    for peer in work.peers:
-        if not peer.bounds and peer.transport is not Transport.FILES:
-            figures += _enter(peer, work)
-    return figures
+    return each_peer(work, _enter)
 
 
 def _enter(peer: Peer, work: Workload) -> Iterator[Figure]:
