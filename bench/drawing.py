@@ -21,6 +21,10 @@ STYLE = """
   }
 """
 COLOURS = 7
+MARK = 8.0
+"""How wide a mark is."""
+LETTER = 7.5
+"""How wide a letter of the legend is at most, on average: viewers have fonts of their own."""
 
 
 class Drawing:
@@ -63,6 +67,24 @@ class Drawing:
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" style="fill: none; stroke-width: 2.5" {kind}/>',
         )
         self._parts.append(shapes[colour % COLOURS])
+
+    def legend(self, x: float, y: float, names: list[str]) -> float:
+        """Name the colours in order, on as many lines as they need; return where the last one stands."""
+        at = x
+        for number, name in enumerate(names):
+            width = 12 + LETTER * len(name) + 24
+            if at > x and at + width > self._width:
+                at, y = x, y + 20
+            self.mark(at, y, number)
+            self.text(at + 12, y + 4, name, size=12)
+            at += width
+        return y
+
+    @staticmethod
+    def apart(xs: dict[str, float]) -> dict[str, float]:
+        """Return how far to move each mark up or down, so that those close to each other are all seen."""
+        close = {name: [other for other in xs if abs(xs[other] - x) < MARK] for name, x in xs.items()}
+        return {name: MARK * (near.index(name) - (len(near) - 1) / 2) for name, near in close.items()}
 
     def svg(self, height: int) -> str:
         """Return the picture."""

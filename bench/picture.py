@@ -19,12 +19,12 @@ def draw(figures: list[Figure], facts: dict[str, str]) -> str:
     ratios = [ratio for marks in rows.values() for _, ratio in marks]
     low = min(-1, math.floor(math.log10(min(ratios, default=0.1))))
     high = max(1, math.ceil(math.log10(max(ratios, default=10))))
-    described = "Marks left of the line at 1 are slower or larger than Penstock, marks right of it faster or smaller."
+    described = "Marks left of Penstock's line are slower or larger than it, marks right of the line faster or smaller."
     drawing = Drawing(WIDTH, "Speed beside Penstock's", described)
     peers = list(dict.fromkeys(peer for marks in rows.values() for peer, _ in marks))
     y = _head(drawing, peers, facts)
     top = y + 40
-    section = ""
+    section, placed = "", list[tuple[float, float, int]]()
     for (part, job), marks in rows.items():
         if part != section:
             section = part
@@ -33,10 +33,13 @@ def draw(figures: list[Figure], facts: dict[str, str]) -> str:
         y += ROW
         drawing.text(34, y + 4, job, kind="quiet", size=12)
         drawing.rule(LEFT, y, RIGHT, y)
-        for peer, ratio in marks:
-            drawing.mark(_x(math.log10(ratio), low, high), y, peers.index(peer))
+        # Marks that would hide each other stand above and below the line.
+        xs = {peer: _x(math.log10(ratio), low, high) for peer, ratio in marks}
+        placed += [(xs[peer], y + aside, peers.index(peer)) for peer, aside in drawing.apart(xs).items()]
     _scale(drawing, low, high, top, y + 14)
-    return drawing.svg(int(y + 44))
+    for mark in placed:
+        drawing.mark(*mark)
+    return drawing.svg(int(y + 66))
 
 
 def _rows(figures: list[Figure]) -> dict[tuple[str, str], list[tuple[str, float]]]:
@@ -59,16 +62,12 @@ def _ratio(theirs: Score, ours: Score) -> float:
 
 def _head(drawing: Drawing, peers: list[str], facts: dict[str, str]) -> float:
     drawing.text(
-        20, 30, "As a multiple of Penstock: left of 1 is slower or larger than it, right faster or smaller", size=16
+        20, 30, "Other systems beside Penstock, the line: right of it they do better, left of it worse", size=16
     )
     drawing.text(
         20, 50, f"{facts.get('date', '')}; {facts.get('machine', '')}; {facts.get('rows', '')}", kind="quiet", size=11
     )
-    for number, peer in enumerate(peers):
-        x = 26 + 118 * number
-        drawing.mark(x, 72, number)
-        drawing.text(x + 12, 76, peer, size=12)
-    return 80
+    return drawing.legend(26, 72, peers) + 8
 
 
 def _scale(drawing: Drawing, low: int, high: int, top: float, bottom: float) -> None:
@@ -84,6 +83,8 @@ def _scale(drawing: Drawing, low: int, high: int, top: float, bottom: float) -> 
             anchor="middle",
             size=12,
         )
+    drawing.text(LEFT, bottom + 38, "\u2190 slower, or larger", kind="quiet", size=12)
+    drawing.text(RIGHT, bottom + 38, "faster, or smaller \u2192", kind="quiet", anchor="end", size=12)
 
 
 def _x(power: float, low: int, high: int) -> float:

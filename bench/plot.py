@@ -34,8 +34,8 @@ def plot(points: list[Point]) -> str:
     for x in xs:
         place = LEFT + 20 + xs.index(x) / max(len(xs) - 1, 1) * (RIGHT - LEFT - 40)
         drawing.text(place, BOTTOM + 22, f"{x:,}", kind="quiet", anchor="middle", size=12)
-    for number, line in enumerate(dict.fromkeys(point.line for point in points)):
+    lines = list(dict.fromkeys(point.line for point in points))
+    drawing.legend(LEFT + 8, 50, lines)
+    for number, line in enumerate(lines):
         drawing.line([at(point) for point in points if point.line == line], number)
-        drawing.mark(LEFT + 8 + 200 * number, 50, number)
-        drawing.text(LEFT + 20 + 200 * number, 54, line, size=12)
     return drawing.svg(HEIGHT)
