@@ -141,6 +141,55 @@ def test_line_that_is_piped_is_written_while_the_pipe_is_open(data: Path) -> Non
     assert end(process, signal.SIGTERM)[0] == 0
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("--version",),
+        ("table", "create", "--help"),
+        ("scan", "--help"),
+        ("scan", "numbers"),
+        ("scan", "numbers", "--output", "csv"),
+        ("scan", "numbers", "--output", "arrow"),
+        ("tail", "numbers"),
+        ("lookup", "numbers", "id=7"),
+        ("table", "list"),
+        ("table", "describe", "numbers"),
+        ("sql", "SELECT * FROM numbers"),
+        ("top", "--once"),
+        ("doctor",),
+    ],
+    ids=" ".join,
+)
+def test_output_that_nobody_reads_any_more_is_no_failure(data: Path, words: tuple[str, ...]) -> None:
+    known = os.environ | {"PENSTOCK_URL": str(data)}
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    with os.fdopen(writer, "wb") as nobody:
+        done = subprocess.run(
+            [*PENSTOCK, *words], stdout=nobody, stderr=subprocess.PIPE, timeout=SECONDS_MAX, check=False, env=known
+        )
+
+    assert done.returncode == 0
+    assert b"Error" not in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_failure_is_told_also_when_nobody_reads_the_output(data: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = ("scan", "nothing", "--url", str(data))
+
+    with os.fdopen(writer, "wb") as nobody:
+        done = subprocess.run(
+            [*PENSTOCK, *words], stdout=nobody, stderr=subprocess.PIPE, timeout=SECONDS_MAX, check=False
+        )
+
+    assert done.returncode == 3
+    assert b"table" in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_server_says_that_it_is_ready_and_drains(data: Path, number: signal.Signals) -> None:
     process, url, http = serve(data, "--set", "kv.scanner.ttl=5s")

@@ -7,10 +7,7 @@ rest, and with it Arrow, is imported for the one command that runs.
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from collections.abc import Mapping
-from errno import EPIPE
 from typing import Any, Final, NamedTuple
 
 import typer
@@ -92,10 +89,8 @@ class CommandGroup(TyperGroup):
             say_failure(error)
             raise typer.Exit(exit_code(error)) from error
         except OSError as error:
-            if error.errno == EPIPE:
-                _forget_stdout()
-                raise typer.Exit(ExitCode.OK) from error
-            if ctx.params.get("debug"):
+            # Whose reader has gone is ended by who runs the command line.
+            if isinstance(error, BrokenPipeError) or ctx.params.get("debug"):
                 raise
             say(f"penstock: {error.strerror or error}" + (f" file={error.filename}" if error.filename else ""))
             raise typer.Exit(ExitCode.FAILED) from error
@@ -120,8 +115,3 @@ def _unwrap_help(command: Any) -> None:
     command.help = unwrapped(command.help or "")
     for inner in getattr(command, "commands", {}).values():
         _unwrap_help(inner)
-
-
-def _forget_stdout() -> None:
-    # Whoever read has what they wanted; without this Python would complain when it flushes at exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

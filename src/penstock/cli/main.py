@@ -11,6 +11,7 @@ import typer
 from penstock.cli.access import Access
 from penstock.cli.command_group import CommandGroup
 from penstock.cli.options import Url
+from penstock.cli.pipes import closed_output_is_no_failure
 from penstock.cli.words import examples
 
 _SECURITY = "Secured servers"
@@ -81,4 +82,5 @@ def penstock(
 
 def main() -> None:
     """Run the command line of this process."""
-    app(prog_name="penstock")
+    with closed_output_is_no_failure():
+        app(prog_name="penstock")
