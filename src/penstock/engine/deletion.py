@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.live_table import LiveTable
+from penstock.engine.named_buckets import naming
 from penstock.engine.write_group import QueuedWrite
 from penstock.errors import DeleteDisabledError, UnsupportedError
 from penstock.model.bucket import BucketId
@@ -38,7 +39,8 @@ def delete_matching(
         rows = sum(request.rows.num_rows for request in parts.values())
         return QueuedWrite({} if ignored else parts, rows, 0, writer_id=writer_id, sequence=sequence)
 
-    queued = table.committer.write_found(find)
+    with naming(table.name):
+        queued = table.committer.write_found(find)
     changes = sum(end - start for start, end in queued.ranges.values())
     offsets = {table.name(bucket): span for bucket, span in sorted(queued.ranges.items())}
     return WriteResult(queued.rows, changes, queued.rows - changes, offsets)

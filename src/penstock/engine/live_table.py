@@ -13,6 +13,7 @@ from contextlib import suppress
 from penstock.engine.catalog import Catalog
 from penstock.engine.committer import Committer, TableView
 from penstock.engine.left_buckets import LeftBuckets
+from penstock.engine.named_buckets import naming
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
 from penstock.engine.write_group import QueuedWrite
@@ -127,7 +128,8 @@ class LiveTable:
             if guard is None:
                 raise UnsupportedError("nobody keeps owners of this table", table=self.info.path)
             guard.stamp(call, queued)
-        ranges = self.committer.write(queued) if queued.parts else {}
+        with naming(self.name):
+            ranges = self.committer.write(queued) if queued.parts else {}
         changes = sum(end - start for start, end in ranges.values())
         offsets = {self.name(bucket): span for bucket, span in sorted(ranges.items())}
         if guard is not None and call.owner is not None:

@@ -28,7 +28,7 @@ from penstock.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from penstock.model.bucket import BucketId
+from penstock.model.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.tablet.snapshotting import take_snapshot
 from penstock.tablet.tablet import Tablet
@@ -168,7 +168,7 @@ class Snapshots:
                     )
             except (OSError, BucketFailedError) as error:
                 if table.committer.tablets.get(bucket) is tablet:
-                    refused = refused or _refusal(error, bucket)
+                    refused = refused or _refusal(error, table.name(bucket))
         return taken, refused
 
 
@@ -197,7 +197,7 @@ def _newest_offset(table: LiveTable, bucket: BucketId) -> int | None:
     return None if newest is None else newest.offset
 
 
-def _refusal(error: OSError | BucketFailedError, bucket: BucketId) -> PenstockError:
+def _refusal(error: OSError | BucketFailedError, bucket: TableBucket) -> PenstockError:
     if isinstance(error, BucketFailedError):
         return error
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:

@@ -17,6 +17,10 @@ class TableBucket(NamedTuple):
         inside = "" if self.partition is None else f"/{self.partition}"
         return f"TableBucket({self.table}{inside}#{self.bucket})"
 
+    def __str__(self) -> str:
+        inside = "" if self.partition is None else f"/{self.partition}"
+        return f"{self.table}{inside}#{self.bucket}"
+
 
 class BucketId(NamedTuple):
     """One bucket of a table, as it is stored: ids are never reused, names may be.
@@ -35,3 +39,6 @@ class BucketId(NamedTuple):
     def directory(self) -> str:
         """Return the bucket's directory, relative to the data directory."""
         return f"tables/{self.table_id}/{self.partition_id}/{self.bucket}"
+
+    def __str__(self) -> str:
+        return self.directory()

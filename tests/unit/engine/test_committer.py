@@ -11,7 +11,7 @@ import pytest
 
 from penstock.engine.live_table import LiveTable
 from penstock.errors import BucketFailedError, DiskFullError, SequenceError
-from penstock.model.bucket import BucketId
+from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import Operation, WriteCall, WriteResult
 from penstock.testing.fault_gate import Operation as DiskOperation
 from penstock.testing.live_table import LiveTableRig, live_tables, write
@@ -131,7 +131,7 @@ def test_a_failed_sync_names_what_was_applied_and_a_retry_completes_it(rig: Live
     changed = [{"id": number, "v": 2} for number in range(8)]
     with pytest.raises(BucketFailedError, match="only in part") as raised:
         numbered(table, changed, 1)
-    assert set(raised.value.applied) == {BucketId(table.info.table_id, 0, 0)}  # type: ignore[attr-defined]
+    assert set(raised.value.applied) == {TableBucket("default.t", None, 0)}  # type: ignore[attr-defined]
     assert sorted(set(rows_of(table).values())) == [1, 2]
     with pytest.raises(BucketFailedError, match="reopen"):
         numbered(table, changed, 1)
