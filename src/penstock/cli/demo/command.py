@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,18 +61,26 @@ def demo(
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-")) if keep is None else keep.resolve()
     directory.mkdir(parents=True, exist_ok=True)
     say(f"orders={orders} seed={seed}; the words of server and Spark go to {directory}/*.log")
+    raise typer.Exit(conclude(lambda: play(directory, orders, seed), directory, keep=keep is not None))
+
+
+def conclude(play: Callable[[], Verdict], directory: Path, *, keep: bool) -> ExitCode:
+    """Play the story, tell what was found, and leave the directory only if it is wanted or of use.
+
+    Returns:
+        OK if all is as it should be.
+    """
     done = False
     try:
-        verdict = play(directory, orders, seed)
+        verdict = play()
         verdict.show(Console())
         done = not verdict.faults
     finally:
         if not done:
             say(f"data and logs are in {directory}")
-        elif keep is None:
+        elif not keep:
             shutil.rmtree(directory)
-    if not done:
-        raise typer.Exit(ExitCode.FAILED)
+    return ExitCode.OK if done else ExitCode.FAILED
 
 
 def play(directory: Path, orders: int, seed: int) -> Verdict:

@@ -3,11 +3,14 @@ from __future__ import annotations
 import io
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from rich.console import Console
 
+from penstock.cli.demo.command import conclude
 from penstock.cli.demo.crash import Leftover
 from penstock.cli.demo.story import Outcome
 from penstock.cli.demo.totals import Total, by_city, differences, recomputed, stored
@@ -84,6 +87,22 @@ def test_rows_left_uncommitted_are_wrong() -> None:
 
 def test_leftovers_that_were_not_undone_are_wrong() -> None:
     assert judge(outcome=outcome(undone=0)).faults == ("not all leftovers of the killed batch were undone",)
+
+
+def test_demo_that_went_wrong_fails_and_leaves_what_it_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = conclude(lambda: judge(pending=1), tmp_path, keep=False)
+
+    assert code == 1
+    assert capsys.readouterr().err == f"data and logs are in {tmp_path}\n"
+    assert tmp_path.exists()
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_demo_that_went_well_leaves_its_directory_only_when_asked(tmp_path: Path, *, keep: bool) -> None:
+    assert conclude(judge, tmp_path, keep=keep) == 0
+    assert tmp_path.exists() is keep
 
 
 def test_totals_of_a_day_make_those_of_the_city() -> None:
