@@ -113,14 +113,14 @@ lock.acquire()
 pid = os.fork()
 if pid:
     os.waitpid(pid, 0) if sys.argv[2] == "wait" else None
-    print("child let go" if sys.argv[2] == "wait" else "parent ends", flush=True)
+    os.write(1, b"child let go\\n" if sys.argv[2] == "wait" else b"parent ends\\n")
     sys.stdin.read(1)
     os._exit(0)
 if sys.argv[2] == "wait":
     lock.release()
     assert not lock.held
     os._exit(0)
-print("child runs", flush=True)
+os.write(1, b"child runs\\n")
 os.read(int(sys.argv[3]), 1)
 """
 
