@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codec.fixed_width import taken
+from penstock.codec.fixed_width import array_of, is_plain, values_of
 from penstock.log.batch_directory import BatchDirectory
 
 Int64s = npt.NDArray[np.int64]
+Values: TypeAlias = pa.Array | npt.NDArray[Any]
+"""A column of a block: an array, or the bare values of one that has nothing else."""
 
 
 class RowRun(Protocol):
@@ -96,28 +98,46 @@ def gather(
     rows: Int64s,
     block_starts: Int64s,
     types: Sequence[pa.DataType],
-    read: Callable[[int], list[pa.Array]],
+    read: Callable[[int], Sequence[Values]],
 ) -> list[pa.Array]:
     """Take rows out of blocks, each of them read once, whatever the order of the rows."""
     if not len(rows):
         return [pa.array([], type=kind) for kind in types]
-    blocks = np.searchsorted(block_starts, rows, side="right") - 1
+    blocks = block_starts.searchsorted(rows, side="right") - 1
     order = None
-    if np.any(blocks[1:] < blocks[:-1]):
+    if (blocks[1:] < blocks[:-1]).any():
         # Of 16-bit numbers NumPy's stable sort is a radix sort.
         order = np.argsort(blocks.astype(np.uint16) if len(block_starts) < 1 << 16 else blocks, kind="stable")
         rows, blocks = rows[order], blocks[order]
     cuts = np.flatnonzero(blocks[1:] != blocks[:-1]) + 1
     bounds = [0, *cuts.tolist(), len(rows)]
-    pieces: list[list[pa.Array]] = [[] for _ in types]
+    pieces: list[list[Values]] = [[] for _ in types]
     for first, last in pairwise(bounds):
         block = int(blocks[first])
         inside = rows[first:last] - block_starts[block]
-        for column, array in zip(pieces, read(block), strict=True):
-            column.append(taken(array, inside))
-    found = [column[0] if len(column) == 1 else pa.concat_arrays(column) for column in pieces]
+        for column, values in zip(pieces, read(block), strict=True):
+            plain = values if isinstance(values, np.ndarray) else plain_values(values)
+            column.append(values.take(pa.array(inside)) if plain is None else plain.take(inside))
+    return [_join(column, kind, order) for column, kind in zip(pieces, types, strict=True)]
+
+
+def plain_values(array: pa.Array) -> npt.NDArray[Any] | None:
+    """Return the values of an array that is nothing but numbers, dates or timestamps; None of another."""
+    return values_of(array) if is_plain(array) else None
+
+
+def _join(pieces: list[Values], kind: pa.DataType, order: Int64s | None) -> pa.Array:
+    """Return the pieces one after another; with an order, their i-th row at the place order[i]."""
+    if all(isinstance(piece, np.ndarray) for piece in pieces):
+        values = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        if order is not None:
+            joined = np.empty_like(values)
+            joined[order] = values
+            values = joined
+        return array_of(kind, values)
+    array = pa.concat_arrays([array_of(kind, piece) if isinstance(piece, np.ndarray) else piece for piece in pieces])
     if order is None:
-        return found
+        return array
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
-    return [taken(array, back) for array in found]
+    return array.take(pa.array(back))

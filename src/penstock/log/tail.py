@@ -8,7 +8,7 @@ snapshot, which is taken once per group of commits; it never waits for more than
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.log.batch_directory import BatchDirectory, DirectoryBuilder
-from penstock.log.row_run import Int64s, dense_rows, gather
+from penstock.log.row_run import Int64s, Values, dense_rows, gather, plain_values
 from penstock.model.facts import BatchFacts
 
 CHUNK_ROWS_MAX: Final = 65_536
@@ -30,7 +30,7 @@ class Tail:
         self._schema = schema
         self._start = start
         self._end = start
-        self._chunks: list[pa.RecordBatch] = []
+        self._chunks: list[Chunk] = []
         self._pending: list[pa.RecordBatch] = []
         self._directory = DirectoryBuilder()
         self._bytes = 0
@@ -82,16 +82,39 @@ class Tail:
         if not self._pending:
             return
         groups = [[chunk] for chunk in self._chunks]
-        sizes = [chunk.num_rows for chunk in self._chunks]
+        sizes = [chunk.batch.num_rows for chunk in self._chunks]
         for batch in self._pending:
-            groups.append([batch])
+            groups.append([Chunk(batch)])
             sizes.append(batch.num_rows)
             while len(sizes) > 1 and 2 * sizes[-1] >= sizes[-2] and sizes[-1] + sizes[-2] <= CHUNK_ROWS_MAX:
                 newer, rows = groups.pop(), sizes.pop()
                 groups[-1].extend(newer)
                 sizes[-1] += rows
-        self._chunks = [group[0] if len(group) == 1 else pa.concat_batches(group) for group in groups]
+        self._chunks = [group[0] if len(group) == 1 else _merged(group) for group in groups]
         self._pending = []
+
+
+class Chunk:
+    """Rows of a tail in one batch, and the bare values of its columns once somebody took rows out of them."""
+
+    __slots__ = ("_values", "batch")
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+        self._values: dict[str, Values] = {}
+
+    def values(self, name: str) -> Values:
+        """Return a column, as bare values where it has nothing else."""
+        found = self._values.get(name)
+        if found is None:
+            array = self.batch.column(name)
+            plain = plain_values(array)
+            found = self._values[name] = array if plain is None else plain
+        return found
+
+
+def _merged(chunks: list[Chunk]) -> Chunk:
+    return Chunk(pa.concat_batches([chunk.batch for chunk in chunks]))
 
 
 def bytes_of(batch: pa.RecordBatch) -> int:
@@ -105,16 +128,21 @@ class TailView:
     """The tail as it was at one moment. Its chunks are its blocks."""
 
     def __init__(
-        self, schema: pa.Schema, start: int, end: int, chunks: tuple[pa.RecordBatch, ...], directory: BatchDirectory
+        self, schema: pa.Schema, start: int, end: int, chunks: tuple[Chunk, ...], directory: BatchDirectory
     ) -> None:
         self.schema = schema
         self.start = start
         self.end = end
-        self.chunks = chunks
+        self._chunks = chunks
         self.directory = directory
 
     def __repr__(self) -> str:
-        return f"TailView(start={self.start}, end={self.end}, chunks={len(self.chunks)})"
+        return f"TailView(start={self.start}, end={self.end}, chunks={len(self._chunks)})"
+
+    @property
+    def chunks(self) -> list[pa.RecordBatch]:
+        """Return the rows, a batch for each chunk."""
+        return [chunk.batch for chunk in self._chunks]
 
     @property
     def rows(self) -> int:
@@ -129,12 +157,12 @@ class TailView:
     @property
     def block_count(self) -> int:
         """Return the number of chunks."""
-        return len(self.chunks)
+        return len(self._chunks)
 
     @cached_property
     def block_starts(self) -> Int64s:
         """Return the first row of each chunk, and the number of rows at the end."""
-        return np.cumsum([0, *(chunk.num_rows for chunk in self.chunks)], dtype=np.int64)
+        return np.cumsum([0, *(chunk.batch.num_rows for chunk in self._chunks)], dtype=np.int64)
 
     def block_start_row(self, i: int) -> int:
         """Return the first row of chunk `i`."""
@@ -142,16 +170,16 @@ class TailView:
 
     def block_rows(self, i: int) -> int:
         """Return the number of rows in chunk `i`."""
-        return int(self.chunks[i].num_rows)
+        return int(self._chunks[i].batch.num_rows)
 
     def has_column(self, name: str) -> bool:
         """Tell whether the tail stores a column."""
-        return name in self.schema.names
+        return bool(self.schema.get_field_index(name) >= 0)
 
     def read_block(self, i: int, columns: Sequence[str], *, use_cache: bool = False) -> list[pa.Array]:
         """Return columns of a chunk, as they are in memory."""
-        chunk = self.chunks[i]
-        return [chunk.column(name) for name in columns]
+        batch = self._chunks[i].batch
+        return [batch.column(name) for name in columns]
 
     def offsets_of_block(self, i: int) -> Int64s:
         """Return the offset of each row of a chunk."""
@@ -164,4 +192,7 @@ class TailView:
     def take(self, rows: Int64s, columns: Sequence[str]) -> list[pa.Array]:
         """Return columns of the given rows, in the given order."""
         types = [self.schema.field(name).type for name in columns]
-        return gather(rows, self.block_starts, types, lambda block: self.read_block(block, columns))
+        return gather(rows, self.block_starts, types, self._values_of(columns))
+
+    def _values_of(self, columns: Sequence[str]) -> Callable[[int], list[Values]]:
+        return lambda block: [self._chunks[block].values(name) for name in columns]

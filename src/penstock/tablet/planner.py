@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.log.batch_directory import BatchDirectory
-from penstock.log.tail import TailView
+from penstock.log.tail import Chunk, TailView
 from penstock.tablet.ends import Ends
 from penstock.tablet.key_groups import group_keys
 from penstock.tablet.merge_rule import MergeRule, Request
@@ -50,7 +50,7 @@ class Planned:
         for plan in self.plans:
             if plan.batch.num_rows:
                 start, end = plan.base_offset, plan.end_offset
-                rows = TailView(plan.batch.schema, start, end, (plan.batch,), BatchDirectory.empty())
+                rows = TailView(plan.batch.schema, start, end, (Chunk(plan.batch),), BatchDirectory.empty())
                 spans = (*spans, Span(start, end, (Run(rows, Ends()),)))
         if spans is not view.spans:
             view = TabletView.of(view.bucket, view.base, self.end, spans)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.log.batch_directory import BatchDirectory
-from penstock.log.tail import TailView
+from penstock.log.tail import Chunk, TailView
 from penstock.tablet.ends import Ends
 from penstock.tablet.span import RowBlock, Run, Span, in_order
 
@@ -33,7 +33,7 @@ def run(start: int, sizes: list[int]) -> Run:
     for size in sizes:
         batches.append(pa.RecordBatch.from_arrays([pa.array(range(first, first + size))], schema=SCHEMA))
         first += size
-    return Run(TailView(SCHEMA, start, first, tuple(batches), BatchDirectory.empty()), Ends())
+    return Run(TailView(SCHEMA, start, first, tuple(map(Chunk, batches)), BatchDirectory.empty()), Ends())
 
 
 def test_one_stream_passes_through() -> None:

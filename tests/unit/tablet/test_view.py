@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import CorruptionError, OffsetOutOfRangeError
 from penstock.log.batch_directory import BatchDirectory
-from penstock.log.tail import TailView
+from penstock.log.tail import Chunk, TailView
 from penstock.model.bucket import BucketId
 from penstock.tablet.ends import Ends
 from penstock.tablet.span import Run, Span
@@ -24,7 +24,7 @@ def view(*bounds: int, base: int = 0) -> TabletView:
     spans = []
     for start, end in pairwise(bounds):
         rows = pa.RecordBatch.from_arrays([pa.array(range(start, end))], schema=SCHEMA)
-        spans.append(Span(start, end, (Run(TailView(SCHEMA, start, end, (rows,), BatchDirectory.empty()), Ends()),)))
+        spans.append(Span(start, end, (Run(TailView(SCHEMA, start, end, (Chunk(rows),), BatchDirectory.empty()), Ends()),)))
     return TabletView.of(BucketId(1, 0, 0), base, bounds[-1], tuple(spans))
 
 
