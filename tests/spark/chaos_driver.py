@@ -34,7 +34,6 @@ from penstock.spark.task_writer import TaskWriter
 
 CONFIG: dict[str, Any] = json.loads(sys.argv[1])
 ROWS = "k bigint, v bigint, seq bigint"
-CALL_ROWS = 50
 ALL = {"availableNow": True}
 CHANGES = "k bigint, v bigint, _change_type string, _offset bigint"
 DAWDLE_SECONDS_MAX = 20.0
@@ -55,7 +54,7 @@ class FlakyTaskWriter(TaskWriter):
     An attempt after the second lives, so that no job fails for good.
     """
 
-    call_rows: int = CALL_ROWS
+    call_rows: int = CONFIG["call_rows"]
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
         """Write, or die."""
@@ -99,7 +98,7 @@ class FlakyTaskWriter(TaskWriter):
     def _leave_zombie(self, chance: random.Random, batches: list[pa.RecordBatch]) -> None:
         home = Path(CONFIG["home"]) / "zombies" / uuid.uuid4().hex
         home.mkdir()
-        writer = TaskWriter(self.plan, self.epoch, self.staged, CALL_ROWS)
+        writer = TaskWriter(self.plan, self.epoch, self.staged, self.call_rows)
         (home / "writer").write_bytes(pickle.dumps(writer))
         with pa.ipc.new_stream(home / "rows", batches[0].schema) as rows:
             for batch in batches:
@@ -115,8 +114,8 @@ class FlakyTaskWriter(TaskWriter):
 
 
 def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    for start in range(0, batch.num_rows, CALL_ROWS):
-        yield batch.slice(start, CALL_ROWS)
+    for start in range(0, batch.num_rows, CONFIG["call_rows"]):
+        yield batch.slice(start, CONFIG["call_rows"])
 
 
 def mark(kind: str, name: str | None = None) -> None:

@@ -105,6 +105,8 @@ class Chaos:
             "url": server.url,
             "seed": self.seed,
             "death": self.death,
+            # A task has some calls to die between, and a large one not thousands.
+            "call_rows": max(50, self.rows_per_file // 100),
             "zombies": self.zombies,
             "zombie": str(ZOMBIE),
             "speculation": self.speculation,

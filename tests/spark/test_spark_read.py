@@ -16,7 +16,7 @@ import penstock.spark as pks
 
 
 def by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: row["id"])
+    return sorted(rows, key=lambda row: (row["id"], row.get("day", "")))
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
@@ -71,6 +71,40 @@ def test_as_of_reads_the_past_again_and_again(spark: SparkSession, url: str, ord
     assert rows_of(pks.read(spark, url, orders.path, as_of=text)) == then
     assert rows_of(pks.read(spark, url, orders.path, as_of=cut)) == then
     assert rows_of(pks.read(spark, url, orders.path)) == rows_in(orders) != then
+
+
+def test_a_cut_reads_as_the_client_reads_it_while_writers_run(
+    spark: SparkSession, url: str, connection: penstock.Connection, path: str
+) -> None:
+    table = connection.create_table(
+        path, "id BIGINT, day STRING, v BIGINT, PRIMARY KEY (id, day)", buckets=2, partitioned_by=["day"]
+    )
+    for day in ("mon", "tue"):
+        table.create_partition({"day": day})
+    stop = threading.Event()
+    cuts, seen = [], []
+
+    def write(day: str) -> None:
+        turn = 0
+        while not stop.is_set():
+            table.upsert([{"id": number, "day": day, "v": turn} for number in range(500)])
+            table.delete([{"id": number, "day": day} for number in range(turn % 5, 500, 5)])
+            turn += 1
+
+    writers = [threading.Thread(target=write, args=(day,)) for day in ("mon", "tue")]
+    for writer in writers:
+        writer.start()
+    try:
+        for _ in range(3):
+            cuts.append(table.cut())
+            seen.append(rows_of(pks.read(spark, url, path, as_of=cuts[-1], filter="v >= 0", split_rows=100)))
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join()
+
+    assert seen == [rows_in(table, as_of=cut) for cut in cuts]
+    assert seen[0] != seen[2]
 
 
 def test_each_execution_of_a_view_reads_the_present_and_one_cut(

@@ -8,11 +8,12 @@ from typing import Any
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from penstock.client.cut_pin import CutPin
-from penstock.client.scan_request import ScanSource
+from penstock.client.scan_request import ScanSource, compile_filter
 from penstock.client.stream_position import StreamPosition
 from penstock.model.bucket import TableBucket
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
+from penstock.spark.read_request import offered, source_of
 from penstock.spark.register import ensure_registered
 from penstock.spark.source import PenstockDataSource
 
@@ -31,7 +32,9 @@ def read(
     """Return a table as a DataFrame: every execution reads one consistent cut, the present one or `as_of`.
 
     Raises:
-        InvalidError: an option is not understood.
+        InvalidError: an option, a column or the filter is not understood.
+        TableNotFoundError: there is no such table.
+        UnavailableError: no server answers.
     """
     given = {
         "columns": None if columns is None else list(columns),
@@ -102,10 +105,8 @@ def read_stream(
         "columns": None if columns is None else list(columns),
         "source": ScanSource.LOG.value,
     }
-    checked = Options({"url": url, "table": table} | given | options)
-    ensure_registered(spark)
-    reader = spark.readStream.format(PenstockDataSource.name())
-    return reader.options(**(checked.for_spark() | {"url": checked.url})).load()
+    asked = _asked(spark, url, table, given | options)
+    return spark.readStream.format(PenstockDataSource.name()).options(**asked).load()
 
 
 def cut(url: str | None, table: str, **options: Any) -> str:
@@ -123,9 +124,23 @@ def cut(url: str | None, table: str, **options: Any) -> str:
 
 
 def _reader(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any]) -> DataFrameReader:
-    checked = Options({"url": url, "table": table} | dict(given))
+    return spark.read.format(PenstockDataSource.name()).options(**_asked(spark, url, table, given))
+
+
+def _asked(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options as Spark takes them, after finding out that the server can answer them.
+
+    Spark would find out too, and say it at the end of a trace of its own. Through Connect only Spark can:
+    whoever runs the program need not reach the server that Spark reaches.
+    """
+    options = Options({"url": url, "table": table} | dict(given))
     ensure_registered(spark)
-    return spark.read.format(PenstockDataSource.name()).options(**(checked.for_spark() | {"url": checked.url}))
+    if getattr(spark, "sparkContext", None) is not None:
+        link = planning_link(options)
+        info = link.retry.run(lambda: link.node.table(options.table))
+        offered(info, source_of(options), options.names("columns"))
+        compile_filter(options.get("filter"), info.schema)
+    return options.for_spark() | {"url": options.url}
 
 
 def _cut_text(

@@ -115,11 +115,11 @@ class StreamPlan:
 
     def _scanned_to(self, call: OpenScan, rows: int, x: int) -> int:
         page = self._link.node.open_scanner(call)
-        count, number = page.batch.num_rows, 0
+        count, number = page.rows, 0
         while page.has_more and page.scanner_id is not None:
             number += 1
             page = self._link.node.next_page(page.scanner_id, number)
-            count += page.batch.num_rows
+            count += page.rows
         return x if count < rows else page.next_offset
 
     def _through_log(self, stands: Positions, rows: int | None, target: Positions | None) -> dict[TableBucket, int]:
