@@ -63,12 +63,15 @@ def test_owner_is_listed_shown_released_and_dropped(url: str) -> None:
     }
     assert "incarnation query" in run("owner", "show", "orders", "job-7", url=url).stderr
 
-    assert "1 uncommitted rows undone" in run("owner", "release", "orders", "job-7", url=url).stderr
+    done = run("owner", "release", "orders", "job-7", "--output", "ndjson", url=url)
+    assert "1 uncommitted rows undone" in done.stderr
+    assert json.loads(done.stdout) == {"table": "default.orders", "owner": "job-7", "rows_undone": 1}
 
     assert keys(url) == [1]
     (released,) = owners(url)
     assert (released["committed"], released["open"], released["expires_in"]) == (3, None, None)
-    run("owner", "drop", "orders", "job-7", url=url)
+    dropped = json.loads(run("owner", "drop", "orders", "job-7", "--output", "ndjson", url=url).stdout)
+    assert dropped == {"table": "default.orders", "owner": "job-7", "keys_undone": 0, "keys_left": 0}
     assert owners(url) == []
 
 

@@ -239,6 +239,22 @@ def test_table_is_made_described_altered_listed_and_dropped(penstock: Penstock) 
     penstock("table", "drop", "shop.revenue", "--yes", "--if-exists")
 
 
+def test_what_was_done_is_told_to_programs_when_asked(penstock: Penstock) -> None:
+    (made,) = lines(penstock("table", "create", "shop.orders", ORDERS, "-o", "ndjson"))
+    (put,) = lines(
+        penstock(
+            "put", "shop.orders", "-", "--format", "csv", "-o", "ndjson", given="id,city,amount\n1,Ulm,1\n2,Bonn,2\n"
+        )
+    )
+    (altered,) = lines(penstock("table", "alter", "add-column", "shop.orders", "note", "STRING", "-o", "ndjson"))
+    (dropped,) = lines(penstock("table", "drop", "shop.orders", "--yes", "-o", "ndjson"))
+
+    assert (made["table"], made["columns"]) == ("shop.orders", ["id", "city", "amount"])
+    assert (put["table"], put["operation"], put["rows"]) == ("shop.orders", "upsert", 2)
+    assert altered["columns"] == ["id", "city", "amount", "note"]
+    assert dropped == {"table": "shop.orders"}
+
+
 def test_top_shows_every_table_once(orders: Penstock) -> None:
     (figures,) = lines(orders("top", "--once"))
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli.access import URL_VARIABLE, Access
-from penstock.cli.options import Url
+from penstock.cli.options import ResultOutput, Url
+from penstock.cli.output import write_result
 from penstock.cli.words import count_bytes, examples, say
 from penstock.errors import InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from penstock.codec.backup_inventory import BackupInventory
 
 Target = Annotated[Path, typer.Argument(metavar="DIR", help="A directory that is empty or not there.")]
 
@@ -24,6 +28,7 @@ def backup(
     directory: Target,
     *,
     check: Annotated[bool, typer.Option("--check", help="Read a backup that is there, and compare it.")] = False,
+    output: ResultOutput = None,
     url: Url = None,
 ) -> None:
     """Copy all tables and the catalog, checked.
@@ -37,6 +42,7 @@ def backup(
     if check:
         found = check_backup(directory)
         say(f"whole: {found.tables} tables, {len(found.files)} files, {count_bytes(found.bytes)}")
+        write_result(output, result_of(found, directory))
         return
     engine = Engine.open(data_directory(context, url))
     try:
@@ -44,6 +50,12 @@ def backup(
     finally:
         engine.close()
     say(f"backed up {found.tables} tables to {directory}: {len(found.files)} files, {count_bytes(found.bytes)}")
+    write_result(output, result_of(found, directory))
+
+
+def result_of(found: BackupInventory, directory: Path) -> dict[str, Any]:
+    """Return what a backup holds, as a row."""
+    return {"directory": str(directory), "tables": found.tables, "files": len(found.files), "bytes": found.bytes}
 
 
 def data_directory(context: typer.Context, url: str | None, *, absent: bool = False) -> Path:

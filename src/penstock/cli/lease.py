@@ -10,8 +10,8 @@ import typer
 from penstock.cli.access import open_connection
 from penstock.cli.bucket_offsets import bucket_name
 from penstock.cli.exit_codes import ExitCode
-from penstock.cli.options import Output, Url
-from penstock.cli.output import write_records
+from penstock.cli.options import Output, ResultOutput, Url
+from penstock.cli.output import write_records, write_result
 from penstock.cli.snapshot import SNAPSHOTS, snapshot_records
 from penstock.cli.words import examples, say
 from penstock.client.lease import Lease
@@ -83,12 +83,20 @@ def acquire(
 
 
 @app.command(epilog=examples("penstock lease renew job-7 --duration 2h"))
-def renew(context: typer.Context, lease_id: LeaseId, *, duration: Duration = "1h", url: Url = None) -> None:
+def renew(
+    context: typer.Context,
+    lease_id: LeaseId,
+    *,
+    duration: Duration = "1h",
+    output: ResultOutput = None,
+    url: Url = None,
+) -> None:
     """Have a lease last that long from now on."""
     with open_connection(context, url) as connection:
         found = connection.lease(lease_id)
         found.renew(duration)
         say(f"renewed until {found.expires_at:%F %T} UTC")
+        write_result(output, {"lease_id": lease_id, "expires": found.expires_at})
 
 
 @app.command(epilog=examples("penstock lease release job-7 shop.orders"))
@@ -97,6 +105,7 @@ def release(
     lease_id: LeaseId,
     tables: Annotated[list[str], typer.Argument(metavar="TABLE...", help="The tables to give back.")],
     *,
+    output: ResultOutput = None,
     url: Url = None,
 ) -> None:
     """Give some tables of a lease back; the rest stays held."""
@@ -107,6 +116,7 @@ def release(
         buckets = [bucket for bucket in found.snapshots if bucket.table in paths]
         found.release(buckets)
         say(f"gave back {len(buckets)} buckets, {len(found.snapshots)} stay held")
+        write_result(output, {"lease_id": lease_id, "buckets_released": len(buckets), "buckets": len(found.snapshots)})
 
 
 @app.command(epilog=examples("penstock lease drop job-7"))
@@ -114,6 +124,7 @@ def drop(
     context: typer.Context,
     lease_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As `penstock lease list` shows them.")],
     *,
+    output: ResultOutput = None,
     url: Url = None,
 ) -> None:
     """Give leases back, with everything that they hold."""
@@ -121,6 +132,7 @@ def drop(
         for lease_id in lease_ids:
             connection.lease(lease_id).drop()
             say(f"dropped {lease_id}")
+        write_result(output, *({"lease_id": lease_id} for lease_id in lease_ids))
 
 
 def _record(found: Lease) -> dict[str, Any]:

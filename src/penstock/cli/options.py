@@ -42,6 +42,10 @@ Output = Annotated[
         "--output", "-o", help="How rows are shown; table on a terminal, ndjson in a pipe.", show_default=False
     ),
 ]
+ResultOutput = Annotated[
+    OutputFormat | None,
+    typer.Option("--output", "-o", help="Write what was done to stdout too, as rows.", show_default=False),
+]
 TablePathArgument = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
 Columns = Annotated[
     list[str] | None, typer.Option("--columns", "-c", metavar="A,B", help="Only these columns, separated by commas.")

@@ -172,6 +172,13 @@ def write_records(output: OutputFormat | None, schema: pa.Schema, records: Itera
     write_batches(output, schema, [pa.RecordBatch.from_pylist([dict(record) for record in records], schema=schema)])
 
 
+def write_result(output: OutputFormat | None, *records: Mapping[str, Any]) -> None:
+    """Write what a command did, if it was asked to: people read it on stderr."""
+    if output is not None:
+        done = pa.RecordBatch.from_pylist([dict(record) for record in records])
+        write_batches(output, done.schema, [done])
+
+
 def _csv_type(kind: pa.DataType) -> pa.DataType:
     as_they_are = (arrow.is_boolean, arrow.is_integer, arrow.is_floating, arrow.is_decimal, arrow.is_date)
     return kind if any(fits(kind) for fits in as_they_are) else pa.large_string()

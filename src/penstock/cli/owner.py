@@ -8,8 +8,8 @@ import pyarrow as pa
 import typer
 
 from penstock.cli.access import open_connection
-from penstock.cli.options import Output, Url
-from penstock.cli.output import write_records
+from penstock.cli.options import Output, ResultOutput, Url
+from penstock.cli.output import write_records, write_result
 from penstock.cli.words import examples, say
 from penstock.client.connection import Connection
 from penstock.errors import OwnerNotFoundError
@@ -61,13 +61,16 @@ def show(
 
 
 @app.command(epilog=examples("penstock owner release shop.revenue job-7"))
-def release(context: typer.Context, table: TableName, owner_id: OwnerId, *, url: Url = None) -> None:
+def release(
+    context: typer.Context, table: TableName, owner_id: OwnerId, *, output: ResultOutput = None, url: Url = None
+) -> None:
     """Take an owner's columns away from its holder and free them; what is not committed is undone."""
     with open_connection(context, url) as connection:
         info = _find(connection, table, owner_id)
         handle = connection.table(table).acquire_owner(owner_id, info.columns or None, incarnation=info.incarnation)
         handle.release()
         say(f"released {owner_id}; {info.rows_pending} uncommitted rows undone")
+        write_result(output, {"table": info.table, "owner": owner_id, "rows_undone": info.rows_pending})
 
 
 @app.command(epilog=examples("penstock owner drop shop.revenue job-7", "penstock owner drop shop.revenue job-7 --keep"))
@@ -77,12 +80,15 @@ def drop(
     owner_id: OwnerId,
     *,
     keep: Annotated[bool, typer.Option("--keep", help="Leave rows that are not committed as they are.")] = False,
+    output: ResultOutput = None,
     url: Url = None,
 ) -> None:
     """Forget an owner with its committed epoch; what is not committed is undone first."""
     with open_connection(context, url) as connection:
         result = connection.drop_owner(owner_id, table, undo=not keep)
         say(f"dropped {owner_id}; {result.keys} keys undone, {result.superseded} left as others wrote them since")
+        undone = {"keys_undone": result.keys, "keys_left": result.superseded}
+        write_result(output, {"table": connection.table(table).path, "owner": owner_id, **undone})
 
 
 def _find(connection: Connection, table: str, owner_id: str) -> OwnerInfo:

@@ -9,7 +9,8 @@ import typer
 
 from penstock.cli.access import open_connection
 from penstock.cli.inputs import InputFile
-from penstock.cli.options import InputFormat, TablePathArgument, Url, split_names
+from penstock.cli.options import InputFormat, ResultOutput, TablePathArgument, Url, split_names
+from penstock.cli.output import write_result
 from penstock.cli.put_progress import PutProgress
 from penstock.cli.row_writer import RowWriter
 from penstock.cli.words import count_rows, examples, say
@@ -23,7 +24,7 @@ app = typer.Typer(rich_markup_mode="rich", add_completion=False)
     epilog=examples(
         "penstock put shop.orders orders.csv more.parquet",
         "penstock put shop.orders prices.csv --columns price",
-        "penstock put shop.orders gone.ndjson --operation delete",
+        "penstock put shop.orders gone.ndjson --operation delete --output json",
         "penstock scan shop.orders -o arrow | penstock put shop.copy - --format arrow",
         "penstock tail shop.orders -f | penstock put shop.copy - --format ndjson --operation apply",
     )
@@ -51,6 +52,7 @@ def put(
     format: Annotated[
         InputFormat | None, typer.Option("--format", help="What the files hold, if their names do not say.")
     ] = None,
+    output: ResultOutput = None,
     url: Url = None,
 ) -> None:
     """Write the rows of files into a table.
@@ -81,3 +83,4 @@ def put(
             raise
     seconds = time.monotonic() - began
     say(f"{count_rows(rows.written)} in {seconds:.1f}s, {rows.written / max(seconds, 0.001):,.0f} rows/s")
+    write_result(output, {"table": handle.path, "operation": chosen.value, "rows": rows.written, "seconds": seconds})

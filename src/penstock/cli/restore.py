@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.backup import data_directory
-from penstock.cli.options import Url
+from penstock.cli.backup import data_directory, result_of
+from penstock.cli.options import ResultOutput, Url
+from penstock.cli.output import write_result
 from penstock.cli.words import count_bytes, examples, say
 
 Source = Annotated[Path, typer.Argument(metavar="DIR", help="A backup.", file_okay=False)]
@@ -17,7 +18,7 @@ app = typer.Typer(rich_markup_mode="rich", add_completion=False)
 
 
 @app.command(epilog=examples("penstock restore ./backup-monday --url ./data"))
-def restore(context: typer.Context, directory: Source, *, url: Url = None) -> None:
+def restore(context: typer.Context, directory: Source, *, output: ResultOutput = None, url: Url = None) -> None:
     """Make a new data directory of a backup. Every file is checked, and nothing is overwritten."""
     # Here, not above: the help needs no engine.
     from penstock.engine.restore import restore_backup  # noqa: PLC0415
@@ -25,3 +26,4 @@ def restore(context: typer.Context, directory: Source, *, url: Url = None) -> No
     target = data_directory(context, url, absent=True)
     found = restore_backup(directory, target)
     say(f"restored {found.tables} tables to {target}: {len(found.files)} files, {count_bytes(found.bytes)}")
+    write_result(output, result_of(found, target))

@@ -9,8 +9,8 @@ import typer
 
 from penstock.cli.access import open_connection
 from penstock.cli.bucket_offsets import bucket_name
-from penstock.cli.options import Output, Url
-from penstock.cli.output import write_records
+from penstock.cli.options import Output, ResultOutput, Url
+from penstock.cli.output import write_records, write_result
 from penstock.cli.words import examples, say
 
 SCANNERS: Final = pa.schema(
@@ -63,6 +63,7 @@ def kill(
     context: typer.Context,
     scanner_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As `penstock scanner list` shows them.")],
     *,
+    output: ResultOutput = None,
     url: Url = None,
 ) -> None:
     """End scan sessions; a reader that resumes by token goes on in another."""
@@ -70,3 +71,4 @@ def kill(
         for scanner_id in scanner_ids:
             connection.kill_scanner(scanner_id)
             say(f"ended {scanner_id}")
+        write_result(output, *({"scanner_id": scanner_id} for scanner_id in scanner_ids))

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import pyarrow as pa
 import typer
 
 from penstock.cli.access import open_connection
-from penstock.cli.options import Output, OutputFormat, TablePathArgument, Url, read_pairs, shows_text, split_names
-from penstock.cli.output import write_records
+from penstock.cli.options import (
+    Output,
+    OutputFormat,
+    ResultOutput,
+    TablePathArgument,
+    Url,
+    read_pairs,
+    shows_text,
+    split_names,
+)
+from penstock.cli.output import write_records, write_result
 from penstock.cli.table_description import describe_table, write_description
 from penstock.cli.words import examples, say
+from penstock.client.table import Table
 from penstock.errors import InvalidError
 from penstock.model.merge_engine import MergeEngine
 from penstock.model.names import TablePath
@@ -71,6 +81,7 @@ def create(
         list[str] | None, typer.Option("--property", "-p", metavar="NAME=VALUE", help="A property; may be repeated.")
     ] = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if it is there.")] = False,
+    output: ResultOutput = None,
     url: Url = None,
 ) -> None:
     """Create a table, and its database if that is not there yet."""
@@ -89,6 +100,7 @@ def create(
             if_not_exists=if_not_exists,
         )
         say(f"{made.path} is there: {made!r}")
+        write_result(output, _made(made))
 
 
 @app.command("list", epilog=examples("penstock table list", "penstock table list shop --output json"))
@@ -138,6 +150,7 @@ def drop(
     *,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing if it is not there.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: ResultOutput = None,
     url: Url = None,
 ) -> None:
     """Drop a table with all its rows."""
@@ -146,6 +159,7 @@ def drop(
             raise InvalidError("not dropped; say --yes to drop it without being asked", table=path)
         connection.drop_table(path, if_exists=if_exists)
         say(f"dropped {path}")
+        write_result(output, {"table": str(TablePath.parse(path))})
 
 
 @alter.command(
@@ -161,9 +175,16 @@ def add_column(
     type: Annotated[str, typer.Argument(metavar="TYPE", help="Its type, as in DDL.")],
     *,
     agg: Annotated[str | None, typer.Option(help="Its function, in an aggregate table: sum, max, listagg, ...")] = None,
+    output: ResultOutput = None,
     url: Url = None,
 ) -> None:
     """Add a nullable column; rows written before read null."""
     with open_connection(context, url) as connection:
         made = connection.table(path).add_column(name, type, agg)
         say(f"{made.path} has {len(made.info.schema.columns)} columns")
+        write_result(output, _made(made))
+
+
+def _made(table: Table) -> dict[str, Any]:
+    info = table.info
+    return {"table": info.path, "table_id": info.table_id, "columns": [column.name for column in info.schema.columns]}

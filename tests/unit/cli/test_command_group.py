@@ -54,6 +54,11 @@ def test_help_of_every_command_has_examples_that_parse(words: str) -> None:
     assert f"penstock {words}" in LEAVES[words].epilog
 
 
+@pytest.mark.parametrize("words", sorted(LEAVES.keys() - {"serve", "demo"}))
+def test_every_command_that_ends_by_itself_has_output_for_programs(words: str) -> None:
+    assert "--output" in {option for parameter in LEAVES[words].params for option in parameter.opts}
+
+
 def loaded_by_help(*lines: list[str]) -> set[str]:
     """Return which slow packages are loaded when the help of these commands is shown."""
     code = (
