@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.types as pat
 
 from penstock.codec.byte_rows import Words
 
@@ -51,9 +50,9 @@ def decimal_limbs(array: pa.Array) -> Words:
 
 def array_of(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
     """Return values in the storage of the type as an array of that type, without nulls."""
-    if pat.is_boolean(kind):
+    if kind.id == _BOOL:
         return pa.array(values.astype(np.bool_))
-    rows = values.size // DECIMAL_LIMBS if pat.is_decimal128(kind) else values.size
+    rows = values.size if kind.id in _PLAIN else values.size // DECIMAL_LIMBS
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(np.ascontiguousarray(values))], null_count=0)
 
 

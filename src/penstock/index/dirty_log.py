@@ -32,8 +32,7 @@ def latest(keys: pa.BinaryArray, offsets: Offsets) -> tuple[pa.BinaryArray, Offs
     """Return each key once, in key order, with the last of its offsets."""
     ordered = sort_keys(keys)
     last = np.append(ordered.starts[1:], True)[: len(offsets)]
-    sorted_keys = ordered.keys if last.all() else ordered.keys.filter(pa.array(last))
-    return sorted_keys, offsets[ordered.order[last]]
+    return ordered.where(last), offsets[ordered.order[last]]
 
 
 def join_chunks(chunks: Sequence[DirtyChunk]) -> DirtyChunk:

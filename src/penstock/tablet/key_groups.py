@@ -60,5 +60,5 @@ def group_keys(keys: pa.BinaryArray) -> tuple[KeyGroups, pa.BinaryArray]:
     """Group rows by key; return the groups, none live yet, and the distinct keys, sorted."""
     ordered = sort_keys(keys)
     group = np.cumsum(ordered.starts, dtype=np.int64) - 1
-    distinct = ordered.keys if ordered.distinct else ordered.keys.filter(pa.array(ordered.starts))
+    distinct = ordered.where(ordered.starts)
     return KeyGroups(ordered.order, ordered.starts, group, np.full(len(distinct), -1, np.int64)), distinct

@@ -82,9 +82,7 @@ def join_limbs(limbs: Limbs, kind: pa.DataType) -> tuple[pa.Array, Mask]:
 def join_words(words: Ints, kind: pa.DataType) -> tuple[pa.Array, Mask]:
     """Return words as an array of the type, and which values are too large for it."""
     least, greatest = bound_of(kind)
-    beyond = np.zeros(len(words), np.bool_)
-    if greatest < INT64_MAX:
-        beyond = (words < least) | (words > greatest)
+    beyond = (words < least) | (words > greatest) if greatest < INT64_MAX else np.zeros(len(words), np.bool_)
     if not pat.is_decimal(kind):
         return array_of(kind, words.astype(storage_of(kind), copy=False)), beyond
     return array_of(kind, np.column_stack([words, words >> 63])), beyond

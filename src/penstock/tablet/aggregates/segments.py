@@ -48,7 +48,10 @@ class Segments:
         """Return how many rows each segment has."""
         if self.starts is None:
             return np.ones(self.rows, np.int64)
-        return np.diff(self.starts, append=self.rows)
+        lengths = np.empty(len(self.starts), np.int64)
+        np.subtract(self.starts[1:], self.starts[:-1], out=lengths[:-1])
+        lengths[-1:] = self.rows - self.starts[-1:]
+        return lengths
 
     @cached_property
     def longest(self) -> int:
