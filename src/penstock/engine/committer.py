@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import groupby
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from penstock.engine.answer import Answer
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
 from penstock.engine.write_group import QueuedWrite, WriteGroup
+from penstock.engine.write_queue import WriteQueue
 from penstock.errors import BucketFailedError, DiskFullError, InternalError, PenstockError, UnavailableError
 from penstock.model.bucket import BucketId
 from penstock.model.calls import WriteCall
-from penstock.model.facts import NO_ID
 from penstock.runtime.clock import Clock
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.view import TabletView
@@ -51,10 +50,6 @@ class Guard(Protocol):
 
 TableView = Mapping[BucketId, TabletView]
 
-CALLS_MAX: Final = 64
-BYTES_MAX: Final = 8 << 20
-IDLE_SECONDS: Final = 10.0
-
 
 class Committer:
     """Orders all writes and swaps of one table. Thread-safe."""
@@ -69,15 +64,13 @@ class Committer:
         self._clock = clock
         self._syncs = syncs
         self._tablets: dict[BucketId, Tablet] = {}
-        self._queue: deque[QueuedWrite | tuple[Callable[[], Any], Answer[Any]]] = deque()
-        self._waiting = threading.Condition()
+        self._queue = WriteQueue(self._start)
         self._thread: threading.Thread | None = None
-        self._closed: PenstockError | None = None
 
     @property
     def closed(self) -> bool:
         """Tell whether the table takes no calls any more."""
-        return self._closed is not None
+        return self._queue.closed is not None
 
     @property
     def tablets(self) -> Mapping[BucketId, Tablet]:
@@ -91,7 +84,7 @@ class Committer:
             PenstockError: as the plan, the disk or the bucket's state has it; then nothing was
                 written, unless the error has `applied`.
         """
-        self._enqueue(write)
+        self._queue.put(write)
         return write.done.result()
 
     def run(self, step: Callable[[], T]) -> T:
@@ -99,7 +92,7 @@ class Committer:
         if self._thread is threading.current_thread():
             return step()
         answer: Answer[T] = Answer()
-        self._enqueue((step, answer))
+        self._queue.put((step, answer))
         return answer.result()
 
     def write_found(self, find: Callable[[], QueuedWrite]) -> QueuedWrite:
@@ -141,64 +134,24 @@ class Committer:
 
     def close(self, reason: PenstockError) -> None:
         """Finish what waits, then refuse everything; idempotent."""
-        with self._waiting:
-            if self._closed is not None:
-                return
-            thread = self._thread
-            self._closed = reason
-            self._waiting.notify_all()
-        if thread is not None:
-            thread.join()
+        if not self._queue.close(reason):
+            return
+        if self._thread is not None:
+            self._thread.join()
         with self.published:
             self.published.notify_all()
 
-    def _enqueue(self, item: QueuedWrite | tuple[Callable[[], Any], Answer[Any]]) -> None:
-        with self._waiting:
-            if self._closed is not None:
-                raise self._closed
-            self._queue.append(item)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=f"penstock-commit-{self._name}", daemon=True)
-                self._thread.start()
-            else:
-                self._waiting.notify()
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name=f"penstock-commit-{self._name}", daemon=True)
+        self._thread.start()
 
     def _work(self) -> None:
-        while (work := self._next()) is not None:
+        while (work := self._queue.take()) is not None:
             if isinstance(work, list):
                 self._commit_or_fail(work)
             else:
                 self._step(*work)
             del work  # an idle committer must not keep alive what a step held: files wait for their last reader
-
-    def _next(self) -> list[QueuedWrite] | tuple[Callable[[], Any], Answer[Any]] | None:
-        with self._waiting:
-            while not self._queue:
-                if self._closed is not None or not self._waiting.wait(IDLE_SECONDS):
-                    if self._queue:
-                        break
-                    self._thread = None
-                    return None
-            if not isinstance(self._queue[0], QueuedWrite):
-                step = self._queue.popleft()
-                assert isinstance(step, tuple)
-                return step
-            return list(self._drain())
-
-    def _drain(self) -> Iterator[QueuedWrite]:
-        """Yield the writes of the next group; a writer occurs once, so that its retry sees the first try."""
-        size, calls, writers = 0, 0, set()
-        while self._queue and calls < CALLS_MAX:
-            write = self._queue[0]
-            if not isinstance(write, QueuedWrite) or write.writer_id in writers:
-                return
-            if calls and size + write.size_bytes > BYTES_MAX:
-                return
-            if write.writer_id != NO_ID:
-                writers.add(write.writer_id)
-            self._queue.popleft()
-            calls, size = calls + 1, size + write.size_bytes
-            yield write
 
     def _step(self, step: Callable[[], Any], answer: Answer[Any]) -> None:
         try:
@@ -299,6 +252,7 @@ class Committer:
         for tablet in touched:
             if tablet.bucket not in failed and tablet.wants_roll():
                 self._roll(tablet)
+        self._queue.expect_again(len(group.accepted))
         for call in group.accepted:
             _answer(call, failed)
 

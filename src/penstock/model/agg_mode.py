@@ -21,6 +21,8 @@ class AggMode(StrEnum):
         Raises:
             InvalidError: there is none; the message lists them.
         """
+        if word == cls.ACCUMULATE:  # as nearly every write has it; to call the class takes a microsecond
+            return cls.ACCUMULATE
         try:
             return cls(word)
         except ValueError:
