@@ -63,7 +63,7 @@ def test_snapshots_are_taken_leased_and_listed(url: str) -> None:
     assert rows("lease", "show", "job", url=url) == leased
     (renewed,) = rows("lease", "renew", "job", url=url)
     assert renewed.keys() == {"lease_id", "expires"}
-    assert "gave back 1 buckets, 2 stay held" in run("lease", "release", "job", "log", url=url).stderr
+    assert "gave back 1 bucket, 2 stay held" in run("lease", "release", "job", "log", url=url).stderr
     assert rows("lease", "drop", "job", url=url) == [{"lease_id": "job"}]
     assert rows("lease", "list", url=url) == []
     assert "unknown or has expired" in run("lease", "renew", "job", url=url, code=3).stderr
@@ -74,8 +74,8 @@ def test_backup_is_restored_and_a_damaged_one_refused(tmp_path: Path) -> None:
     with penstock.connect(data) as connection:
         connection.create_table("t", "id BIGINT, PRIMARY KEY (id)").upsert([{"id": 1}])
 
-    assert "backed up 1 tables" in run("backup", str(backup), url=data).stderr
-    assert "whole: 1 tables" in run("backup", str(backup), "--check", url=data).stderr
+    assert "1 table, " in run("backup", str(backup), url=data).stderr
+    assert "whole: 1 table," in run("backup", str(backup), "--check", url=data).stderr
     (restored,) = rows("restore", str(backup), url=again)
     assert (restored["directory"], restored["tables"]) == (str(again), 1)
 

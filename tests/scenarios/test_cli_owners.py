@@ -64,7 +64,7 @@ def test_owner_is_listed_shown_released_and_dropped(url: str) -> None:
     assert "incarnation query" in run("owner", "show", "orders", "job-7", url=url).stderr
 
     done = run("owner", "release", "orders", "job-7", "--output", "ndjson", url=url)
-    assert "1 uncommitted rows undone" in done.stderr
+    assert "1 uncommitted row undone" in done.stderr
     assert json.loads(done.stdout) == {"table": "default.orders", "owner": "job-7", "rows_undone": 1}
 
     assert keys(url) == [1]

@@ -11,7 +11,7 @@ import typer
 from penstock.cli.access import URL_VARIABLE, Access
 from penstock.cli.options import ResultOutput, Url
 from penstock.cli.output import write_result
-from penstock.cli.words import count_bytes, examples, say
+from penstock.cli.words import count, count_bytes, examples, say
 from penstock.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def backup(
 
     if check:
         found = check_backup(directory)
-        say(f"whole: {found.tables} tables, {len(found.files)} files, {count_bytes(found.bytes)}")
+        say(f"whole: {words_of(found)}")
         write_result(output, result_of(found, directory))
         return
     engine = Engine.open(data_directory(context, url))
@@ -49,8 +49,13 @@ def backup(
         found = engine.backup(directory)
     finally:
         engine.close()
-    say(f"backed up {found.tables} tables to {directory}: {len(found.files)} files, {count_bytes(found.bytes)}")
+    say(f"backed up to {directory}: {words_of(found)}")
     write_result(output, result_of(found, directory))
+
+
+def words_of(found: BackupInventory) -> str:
+    """Return what a backup holds, in words."""
+    return f"{count(found.tables, 'table')}, {count(len(found.files), 'file')}, {count_bytes(found.bytes)}"
 
 
 def result_of(found: BackupInventory, directory: Path) -> dict[str, Any]:

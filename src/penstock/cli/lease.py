@@ -13,7 +13,7 @@ from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import Output, ResultOutput, Url
 from penstock.cli.output import write_records, write_result
 from penstock.cli.snapshot import SNAPSHOTS, snapshot_records
-from penstock.cli.words import examples, say
+from penstock.cli.words import count, examples, say
 from penstock.client.lease import Lease
 
 LEASES: Final = pa.schema(
@@ -115,7 +115,7 @@ def release(
         paths = {known.get(name, name) for name in tables}
         buckets = [bucket for bucket in found.snapshots if bucket.table in paths]
         found.release(buckets)
-        say(f"gave back {len(buckets)} buckets, {len(found.snapshots)} stay held")
+        say(f"gave back {count(len(buckets), 'bucket')}, {len(found.snapshots)} stay held")
         write_result(output, {"lease_id": lease_id, "buckets_released": len(buckets), "buckets": len(found.snapshots)})
 
 

@@ -10,7 +10,7 @@ import typer
 from penstock.cli.access import open_connection
 from penstock.cli.options import Output, ResultOutput, Url
 from penstock.cli.output import write_records, write_result
-from penstock.cli.words import examples, say
+from penstock.cli.words import count, examples, say
 from penstock.client.connection import Connection
 from penstock.errors import OwnerNotFoundError
 from penstock.model.owner import OwnerInfo
@@ -69,7 +69,7 @@ def release(
         info = _find(connection, table, owner_id)
         handle = connection.table(table).acquire_owner(owner_id, info.columns or None, incarnation=info.incarnation)
         handle.release()
-        say(f"released {owner_id}; {info.rows_pending} uncommitted rows undone")
+        say(f"released {owner_id}; {count(info.rows_pending, 'uncommitted row')} undone")
         write_result(output, {"table": info.table, "owner": owner_id, "rows_undone": info.rows_pending})
 
 
@@ -86,7 +86,8 @@ def drop(
     """Forget an owner with its committed epoch; what is not committed is undone first."""
     with open_connection(context, url) as connection:
         result = connection.drop_owner(owner_id, table, undo=not keep)
-        say(f"dropped {owner_id}; {result.keys} keys undone, {result.superseded} left as others wrote them since")
+        left = f"{result.superseded} left as others wrote them since"
+        say(f"dropped {owner_id}; {count(result.keys, 'key')} undone, {left}")
         undone = {"keys_undone": result.keys, "keys_left": result.superseded}
         write_result(output, {"table": connection.table(table).path, "owner": owner_id, **undone})
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.backup import data_directory, result_of
+from penstock.cli.backup import data_directory, result_of, words_of
 from penstock.cli.options import ResultOutput, Url
 from penstock.cli.output import write_result
-from penstock.cli.words import count_bytes, examples, say
+from penstock.cli.words import examples, say
 
 Source = Annotated[Path, typer.Argument(metavar="DIR", help="A backup.", file_okay=False)]
 
@@ -25,5 +25,5 @@ def restore(context: typer.Context, directory: Source, *, output: ResultOutput =
 
     target = data_directory(context, url, absent=True)
     found = restore_backup(directory, target)
-    say(f"restored {found.tables} tables to {target}: {len(found.files)} files, {count_bytes(found.bytes)}")
+    say(f"restored to {target}: {words_of(found)}")
     write_result(output, result_of(found, target))

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 
 from penstock.cli.bucket_offsets import bucket_name
-from penstock.cli.words import count_bytes
+from penstock.cli.words import count, count_bytes
 from penstock.model.quantity import format_duration_ms
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def query_name(owner: OwnerInfo) -> str:
 
 
 def _tables(sample: Sample, earlier: Sample | None) -> Grid:
-    title = f"{len(sample.tables)} tables, {len(sample.scanners)} scanners   {time.strftime('%H:%M:%S')}"
+    title = (
+        f"{count(len(sample.tables), 'table')}, {count(len(sample.scanners), 'scanner')}   {time.strftime('%H:%M:%S')}"
+    )
     grid = _grid(title, ("table",), tuple(name.replace("_per_s", "/s").replace("_", " ") for name in _TABLES))
     for row in sorted(sample.rates_since(earlier), key=lambda row: (-(row["changes_per_s"] or 0), row["table"])):
         grid.add_row(row["table"], *(_figure(row[name], name) for name in _TABLES))

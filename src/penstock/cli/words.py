@@ -45,9 +45,14 @@ def is_watched() -> bool:
     return sys.stderr.isatty()
 
 
+def count(number: int, noun: str) -> str:
+    """Return how many there are of something, in words."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def count_rows(rows: int) -> str:
     """Return a number of rows in words."""
-    return "1 row" if rows == 1 else f"{rows:,} rows"
+    return count(rows, "row")
 
 
 def count_bytes(size: int) -> str:
