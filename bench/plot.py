@@ -9,6 +9,8 @@ from bench.measurement import Point
 
 WIDTH, HEIGHT = 560, 340
 LEFT, RIGHT, TOP, BOTTOM = 70, 540, 70, 290
+INSET = 34
+"""Room for the words below the first and the last point."""
 
 
 def plot(points: list[Point]) -> str:
@@ -25,14 +27,14 @@ def plot(points: list[Point]) -> str:
     def at(point: Point) -> tuple[float, float]:
         across = xs.index(point.x) / max(len(xs) - 1, 1)
         up = (math.log10(point.microseconds) - low) / (high - low)
-        return LEFT + 20 + across * (RIGHT - LEFT - 40), BOTTOM - up * (BOTTOM - TOP)
+        return LEFT + INSET + across * (RIGHT - LEFT - 2 * INSET), BOTTOM - up * (BOTTOM - TOP)
 
     for power in range(low, high + 1):
         y = BOTTOM - (power - low) / (high - low) * (BOTTOM - TOP)
         drawing.rule(LEFT, y, RIGHT, y)
         drawing.text(LEFT - 8, y + 4, f"{10.0**power:g}", kind="quiet", anchor="end", size=12)
     for x in xs:
-        place = LEFT + 20 + xs.index(x) / max(len(xs) - 1, 1) * (RIGHT - LEFT - 40)
+        place = LEFT + INSET + xs.index(x) / max(len(xs) - 1, 1) * (RIGHT - LEFT - 2 * INSET)
         drawing.text(place, BOTTOM + 22, f"{x:,}", kind="quiet", anchor="middle", size=12)
     lines = list(dict.fromkeys(point.line for point in points))
     drawing.legend(LEFT + 8, 50, lines)

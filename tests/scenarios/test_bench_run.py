@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from bench import pages
 from bench.agreement import DisagreementError, agree, fingerprint
+from bench.drawing import MARK, Drawing
 from bench.job_scaling import widened
 from bench.measurement import Figure, Measurement, Point, Score, timing
 from bench.peers import penstock_embedded, sqlite_file
@@ -139,6 +140,20 @@ def test_table_shows_the_best_real_peer_in_bold_also_when_it_is_not_ours() -> No
 def test_what_is_worse_than_linear_is_named() -> None:
     assert verdict(POINTS) == "Worse than linear: upsert as table grows (rows) (2.0 times linear)."
     assert verdict(POINTS[2:]) == "Nothing is worse than linear."
+
+
+def test_marks_that_would_hide_each_other_are_drawn_apart() -> None:
+    aside = Drawing.apart({"near": 100.0, "nearer": 103.0, "far": 200.0})
+
+    assert aside["far"] == 0
+    assert aside["nearer"] - aside["near"] == MARK
+
+
+def test_legend_that_is_too_long_goes_on_below() -> None:
+    names = ["a system with a long name"] * 4
+
+    assert Drawing(860, "", "").legend(26, 72, names[:2]) == 72
+    assert Drawing(860, "", "").legend(26, 72, names) > 72
 
 
 def test_report_survives_its_json() -> None:
