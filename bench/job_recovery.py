@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import penstock
@@ -30,11 +31,13 @@ def run(work: Workload) -> list[Measurement]:
         arguments = [str(data), str(work.rows), str(work.batch_rows), str(work.seed)]
         subprocess.run([sys.executable, "-c", _CHILD, *arguments], check=False, cwd=Path(__file__).parents[1])
 
-        def recover() -> None:
-            with penstock.connect(data) as conn:
+        with ExitStack() as opening:
+
+            def recover() -> None:
+                conn = opening.enter_context(penstock.connect(data))
                 assert conn.table("bench").stats().live_rows == work.rows
 
-        opened = timed(recover, repeats=1)
+            opened = timed(recover, repeats=1)
         files = [path for path in (data / "tables").rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)
         read = timed(lambda: [path.read_bytes() for path in files])
