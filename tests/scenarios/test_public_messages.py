@@ -77,7 +77,12 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], type[errors.PenstockError], s
     "misspelt table": (
         lambda conn: conn.table("order"),
         errors.TableNotFoundError,
-        "no such table; did you mean orders? create it, or look at list_tables table=default.order",
+        "no such table; did you mean default.orders? create it, or look at list_tables table=default.order",
+    ),
+    "table without its database": (
+        lambda conn: (conn.create_database("other"), conn.table("other.orders")),
+        errors.TableNotFoundError,
+        "no such table; did you mean default.orders? create it, or look at list_tables table=other.orders",
     ),
     "misspelt property": (
         lambda conn: conn.create_table("t", ORDERS, properties={"log.retenton": "1d"}),

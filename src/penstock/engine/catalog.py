@@ -160,8 +160,10 @@ class Catalog:
             self._check_database(parsed.database)
             table_id = self._records.ids.get(parsed)
             if table_id is None:
-                others = [other.table for other in self._records.ids if other.database == parsed.database]
-                meant = did_you_mean(parsed.table, others)
+                # A name without its database is the likeliest slip.
+                elsewhere = [str(other) for other in self._records.ids if other.table == parsed.table]
+                near = [str(other) for other in self._records.ids if other.database == parsed.database]
+                meant = f"did you mean {min(elsewhere)}? " if elsewhere else did_you_mean(parsed, near)
                 raise TableNotFoundError(f"no such table; {meant}create it, or look at list_tables", table=str(parsed))
             return self._records.tables[table_id]
 
