@@ -64,9 +64,10 @@ class BucketScan:
                 self._pass(page)
                 if not page.has_more:
                     self._scanner_id = None
-                    yield page.batch, None
+                yield from zip(page.batches, page.inner_ends, strict=False)
+                yield page.batches[-1], page.next_offset if page.has_more else None
+                if not page.has_more:
                     return
-                yield page.batch, page.next_offset
                 page, call_seq_id = self._next(call_seq_id + 1)
         finally:
             self._close()
@@ -79,7 +80,7 @@ class BucketScan:
         return page
 
     def _pass(self, page: Page) -> None:
-        limit = None if self._call.limit is None else self._call.limit - page.batch.num_rows
+        limit = None if self._call.limit is None else self._call.limit - page.rows
         self._call = replace(self._call, start=page.next_offset, limit=limit)
 
     def _next(self, call_seq_id: int) -> tuple[Page, int]:

@@ -3,27 +3,40 @@
 A stream answers in order, so a call has one to itself and as many are open as calls were ever under
 way at once; a few stay open for the next. A stream that failed, or whose call ran out of time, is
 never used again: nobody could tell which call its next answer belongs to.
+
+Rows come the short way if they are of the schema of the first rows that came on their stream. So
+calls that return rows name a subject, the same for the same schema, and each stream serves one.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyarrow import flight
 
-from penstock.errors import ClosedError, PenstockError, TimedOutError
+from penstock.errors import ClosedError, InvalidError, PenstockError, TimedOutError
+from penstock.wire.body import check_schema
+from penstock.wire.call import REPLY_LIMITS
 from penstock.wire.fault import from_flight
-from penstock.wire.frame import CALL_STREAM, FrameKind, encode_frame, is_reply
+from penstock.wire.frame import BODIES_MAX, CALL_STREAM, FrameKind, encode_frame, is_reply
+from penstock.wire.reply import is_last
 
 IDLE_STREAMS_MAX: Final = 16
 IDLE_SECONDS_MAX: Final = 60.0
 END_SECONDS_MAX: Final = 2.0
 _FOREIGN: Final = (pa.ArrowException, OSError, StopIteration)
+
+
+class Answer(NamedTuple):
+    """What a server sent in reply: a frame, and the batches that came beside it."""
+
+    frame: pa.Buffer
+    batches: list[pa.RecordBatch]
 
 
 class CallStream:
@@ -33,21 +46,36 @@ class CallStream:
         self._writer, self._reader = client.do_exchange(flight.FlightDescriptor.for_command(CALL_STREAM), options)
         self._calls = 0
         self._rows = 0
+        self._knows_schema = False
         self.client = client
+        self.subject: Hashable = None
         self.used_at = time.monotonic()
 
-    def ask(self, request: pa.Buffer, rows: int) -> pa.Buffer:
-        """Send a request that writes so many rows; return the reply."""
+    def ask(self, request: pa.Buffer, rows: int) -> Answer:
+        """Send a request that writes so many rows; return the answer."""
         with suppress(*_FOREIGN):
             # If the stream is broken, reading from it tells why; the writer does not know.
             self._writer.write_metadata(request)
-        reply: pa.Buffer | None = self._reader.read_chunk().app_metadata
-        if reply is None:
-            raise StopIteration
+        answer = self._read()
         self._calls += 1
-        self._rows += rows if is_reply(reply) else 0
+        self._rows += rows if is_reply(answer.frame) else 0
         self.used_at = time.monotonic()
-        return reply
+        return answer
+
+    def _read(self) -> Answer:
+        batches: list[pa.RecordBatch] = []
+        while len(batches) <= BODIES_MAX:
+            chunk = self._reader.read_chunk()
+            if chunk.data is not None:
+                batches.append(chunk.data)
+            if is_last(chunk.app_metadata):
+                if batches and not self._knows_schema:
+                    check_schema(batches[0].schema, REPLY_LIMITS)
+                    self._knows_schema = True
+                return Answer(chunk.app_metadata, batches)
+            if chunk.data is None:
+                raise StopIteration
+        raise InvalidError("the server sent more batches than belong to any answer", most=BODIES_MAX)
 
     def end(self) -> None:
         """Tell the server how much was sent, and that this was all."""
@@ -131,8 +159,8 @@ class CallStreams:
         self._deadlines = Deadlines()
         self._closed = False
 
-    def ask(self, request: pa.Buffer, *, rows: int, timeout_ms: int) -> pa.Buffer:
-        """Return the reply to a request.
+    def ask(self, request: pa.Buffer, *, rows: int, timeout_ms: int, subject: Hashable = None) -> Answer:
+        """Return the answer to a request; its rows, if it has any, are of the schema that `subject` stands for.
 
         Raises:
             ClosedError: the connection was closed.
@@ -140,10 +168,10 @@ class CallStreams:
             UnavailableError: the server cannot be reached, or the stream broke; the call may have been done.
             PermissionDeniedError: the server does not let this caller in.
         """
-        stream = self._take()
+        stream = self._take(subject)
         self._deadlines.begin(stream, timeout_ms / 1000)
         try:
-            reply = stream.ask(request, rows)
+            answer = stream.ask(request, rows)
         except _FOREIGN as error:
             in_time = self._deadlines.end(stream)
             self._drop(stream)
@@ -157,7 +185,7 @@ class CallStreams:
             self._give_back(stream)
         else:
             self._drop(stream)
-        return reply
+        return answer
 
     def close(self) -> None:
         """End every stream; calls under way fail."""
@@ -179,34 +207,58 @@ class CallStreams:
             )
         return from_flight(error)
 
-    def _take(self) -> CallStream:
+    def _take(self, subject: Hashable) -> CallStream:
         stale: list[CallStream] = []
         try:
             with self._lock:
                 if self._closed:
                     raise ClosedError("the connection is closed; connect again")
-                fresh_since = time.monotonic() - IDLE_SECONDS_MAX
-                while self._idle:
-                    stream = self._idle.pop()
-                    if stream.used_at >= fresh_since:
-                        return stream
-                    stale.append(stream)
+                if self._idle and self._idle[0].used_at < time.monotonic() - IDLE_SECONDS_MAX:
+                    stale = self._take_stale()
+                stream = self._take_idle(subject)
+                if stream is not None:
+                    return stream
                 if self._client is None:
                     self._client = self._connect()
                 client = self._client
             try:
-                return CallStream(client, self._options)
+                stream = CallStream(client, self._options)
             except _FOREIGN as error:
                 raise from_flight(error) from error
+            stream.subject = subject
+            return stream
         finally:
             self._end(stale)
 
+    def _take_idle(self, subject: Hashable) -> CallStream | None:
+        """Return the stream used last of those that serve the subject, or none yet; for no subject any will do."""
+        unbound = -1
+        for place in range(len(self._idle) - 1, -1, -1):
+            serves = self._idle[place].subject
+            if subject is None or serves == subject:
+                return self._idle.pop(place)
+            if serves is None and unbound < 0:
+                unbound = place
+        if unbound < 0:
+            return None
+        self._idle[unbound].subject = subject
+        return self._idle.pop(unbound)
+
+    def _take_stale(self) -> list[CallStream]:
+        fresh_since = time.monotonic() - IDLE_SECONDS_MAX
+        stale = [stream for stream in self._idle if stream.used_at < fresh_since]
+        self._idle = [stream for stream in self._idle if stream.used_at >= fresh_since]
+        return stale
+
     def _give_back(self, stream: CallStream) -> None:
+        ended = [stream]
         with self._lock:
-            if not self._closed and stream.client is self._client and len(self._idle) < IDLE_STREAMS_MAX:
+            if not self._closed and stream.client is self._client:
+                # In the order of use: the one that was not used for longest is the first.
                 self._idle.append(stream)
-                return
-        self._end([stream])
+                ended = [self._idle.pop(0)] if len(self._idle) > IDLE_STREAMS_MAX else []
+        if ended:
+            self._end(ended)
 
     def _end(self, streams: list[CallStream]) -> None:
         for stream in streams:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -15,6 +15,7 @@ from pyarrow import flight
 
 from penstock.client.call_streams import CallStreams
 from penstock.client.remote_owners import RemoteOwners
+from penstock.client.subjects import ScannerSubjects, rows_of
 from penstock.errors import (
     ClosedError,
     InvalidError,
@@ -86,6 +87,7 @@ class RemoteNode(RemoteOwners):
         self._timeout_ms = timeout_ms
         self._pid = os.getpid()
         self._ids = itertools.count(1)
+        self._scanners = ScannerSubjects()
         headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
         self._streams = CallStreams(
             lambda: flight.FlightClient(location, generic_options=_TRANSPORT, **files),
@@ -185,19 +187,30 @@ class RemoteNode(RemoteOwners):
 
     def open_scanner(self, call: OpenScan) -> Page:
         """Open a scan session and return its first page (call 0)."""
-        return self._ask(calls.OPEN_SCANNER, call=call)
+        subject = rows_of(call)
+        page = self._ask(calls.OPEN_SCANNER, subject=subject, call=call)
+        self._scanners.note(page, subject)
+        return page
 
     def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
         """Return the page of that call number: the next one, or the latest again."""
-        return self._ask(calls.NEXT_PAGE, scanner_id=scanner_id, call_seq_id=call_seq_id)
+        subject = self._scanners.get(scanner_id)
+        page = self._ask(calls.NEXT_PAGE, subject=subject, scanner_id=scanner_id, call_seq_id=call_seq_id)
+        if not page.has_more:
+            self._scanners.forget(scanner_id)
+        return page
 
     def close_scanner(self, scanner_id: str) -> None:
         """End a scan session; idempotent."""
+        self._scanners.forget(scanner_id)
         self._ask(calls.CLOSE_SCANNER, scanner_id=scanner_id)
 
     def resume_scanner(self, token: bytes) -> Page:
         """Open a session that goes on where the page with that resume token ended."""
-        return self._ask(calls.RESUME_SCANNER, token=token)
+        subject = ("resumed", len(token))
+        page = self._ask(calls.RESUME_SCANNER, subject=subject, token=token)
+        self._scanners.note(page, subject)
+        return page
 
     def list_scanners(self) -> list[ScannerInfo]:
         """Return the open scan sessions."""
@@ -214,15 +227,19 @@ class RemoteNode(RemoteOwners):
 
     def pull_changes(self, call: PullChanges) -> list[ChangePage]:
         """Return changes of the buckets that have some; empty when the wait ran out."""
-        return self._ask(calls.PULL, wait_ms=call.wait_ms, call=call)
+        subject = ("changes", call.table_id, call.schema_id, call.columns, call.images)
+        return self._ask(calls.PULL, wait_ms=call.wait_ms, subject=subject, call=call)
 
     def lookup(self, call: LookupCall) -> LookupResult:
         """Return one row for each key in the order asked, with `_found`."""
-        return self._ask(calls.LOOKUP, call=_plain_keys(call))
+        subject = ("lookup", call.table_id, call.schema_id, call.columns)
+        return self._ask(calls.LOOKUP, subject=subject, call=_plain_keys(call))
 
     def prefix_lookup(self, call: LookupCall) -> LookupResult:
         """Return the live rows whose first key columns equal the one row of `keys`."""
-        return self._ask(calls.PREFIX_LOOKUP, call=_plain_keys(call))
+        return self._ask(
+            calls.PREFIX_LOOKUP, subject=(call.table_id, call.schema_id, call.columns), call=_plain_keys(call)
+        )
 
     def stats(self, table_id: int) -> TableStats:
         """Return the state of a table."""
@@ -260,19 +277,21 @@ class RemoteNode(RemoteOwners):
         """Return a lease."""
         return self._ask(calls.LEASE, lease_id=lease_id)
 
-    def _ask(self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, **arguments: Any) -> R:
+    def _ask(
+        self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, subject: Hashable = None, **arguments: Any
+    ) -> R:
         if os.getpid() != self._pid:
             raise ClosedError("a connection does not survive a fork; connect again in this process", url=self.url)
         call_id = next(self._ids)
         request = asked.encode_request(call_id, arguments)
         try:
-            reply = self._streams.ask(request, rows=rows, timeout_ms=self._timeout_ms + wait_ms)
+            answer = self._streams.ask(request, rows=rows, timeout_ms=self._timeout_ms + wait_ms, subject=subject)
         except (UnavailableError, UnsupportedError, PermissionDeniedError) as error:
             if "cause" not in error.facts:
                 raise
             # What the connection reports says nothing of where it was to go.
             raise type(error)(error.message, url=self.url, **error.facts) from error
-        return asked.decode_reply(call_id, reply)
+        return asked.decode_reply(call_id, answer.frame, answer.batches)
 
 
 def _plain_write(call: WriteCall) -> WriteCall:

@@ -1,9 +1,9 @@
 """Pages of one bucket at one snapshot: rows in offset order, cut where a page is full.
 
 Blocks come from the view as they are stored; a page is a few slices of them, or one whole block that
-fills more than half of it. What is left of the last block waits for the next page, so that every
-block is read once. A page that is asked for again
-is read again: from where its first block began, so that it is made of the same slices.
+fills more than half of it. Large slices stay apart, small ones are joined. What is left of the last
+block waits for the next page, so that every block is read once. A page that is asked for again is
+read again: from where its first block began, so that it is made of the same slices.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from penstock.tablet.view import TabletView
 SEARCH_MS_MAX: Final = 200
 """How long a page looks for rows that pass the filter."""
 
+APART_BYTES_MIN: Final = 1 << 19
+"""Slices that are this large on average are not joined: copying them would cost more than to send them apart."""
+
 
 class PageSpan(NamedTuple):
     """The offsets [start, end) that a page covers, and where the block of its first row begins."""
@@ -33,6 +36,18 @@ class PageSpan(NamedTuple):
     end: int
     read_from: int
     has_more: bool
+
+
+class PageRows(NamedTuple):
+    """The rows of a page in one or more batches; `inner_ends` are the offsets after each but the last."""
+
+    batches: tuple[pa.RecordBatch, ...]
+    inner_ends: tuple[int, ...] = ()
+
+    @property
+    def row_count(self) -> int:
+        """Return the number of rows."""
+        return sum(batch.num_rows for batch in self.batches)
 
 
 class _Block(NamedTuple):
@@ -55,7 +70,7 @@ class PageReader:
         self._blocks = self._read(start)
         self._left: _Block | None = None
 
-    def next(self, limit: int | None) -> tuple[PageSpan, pa.RecordBatch]:
+    def next(self, limit: int | None) -> tuple[PageSpan, PageRows]:
         """Return the next page, of at most `limit` rows, and what it covers.
 
         Raises:
@@ -70,26 +85,29 @@ class PageReader:
             self._begin_at(start)
             raise
 
-    def again(self, span: PageSpan) -> pa.RecordBatch:
+    def again(self, span: PageSpan) -> PageRows:
         """Return a page that was read before.
 
         Raises:
             UnavailableError: the disk refused.
             CorruptionError: stored bytes are damaged.
         """
-        pieces = []
+        pieces, ends = [], []
         with reading(self._plan.bucket):
             for block in self._read(span.read_from):
                 low, high = (int(place) for place in np.searchsorted(block.offsets, (span.start, span.end)))
                 if low < high:
                     pieces.append(block.batch.slice(low, high - low))
+                    ends.append(int(block.offsets[high - 1]) + 1)
                 if block.end >= span.end:
                     break
-        return self._joined(pieces)
+        return self._joined(pieces, ends)
 
-    def rest(self) -> None:
-        """Hold no rows until the next page is asked for."""
-        if self._left is not None:
+    def rest(self, span: PageSpan | None = None) -> None:
+        """Hold no rows until the next page is asked for, which is that of the span again if one is given."""
+        if span is not None:
+            self._begin_at(span.start)
+        elif self._left is not None:
             self._begin_at(self._end)
 
     def _begin_at(self, offset: int) -> None:
@@ -97,8 +115,8 @@ class PageReader:
         self._blocks = self._read(offset)
         self._left = None
 
-    def _next(self, start: int, limit: int | None) -> tuple[PageSpan, pa.RecordBatch]:
-        room, rows, pieces = self._plan.page_bytes, 0, []
+    def _next(self, start: int, limit: int | None) -> tuple[PageSpan, PageRows]:
+        room, rows, pieces, ends = self._plan.page_bytes, 0, [], []
         read_from, has_more = self._end, False
         deadline_ms = self._clock.monotonic_ms() + SEARCH_MS_MAX
         while limit is None or rows < limit:
@@ -114,6 +132,7 @@ class PageReader:
                 pieces.append(block.batch.slice(0, count))
                 room, rows = room - size, rows + count
                 self._end = int(block.offsets[count - 1]) + 1
+                ends.append(self._end)
             if count < block.batch.num_rows:
                 self._left = block._replace(offsets=block.offsets[count:], batch=block.batch.slice(count))
                 has_more = rows != limit
@@ -128,7 +147,7 @@ class PageReader:
             if not self._plan.filter.is_all and self._clock.monotonic_ms() >= deadline_ms:
                 has_more = rows != limit
                 break
-        return PageSpan(start, self._end, read_from, has_more), self._joined(pieces)
+        return PageSpan(start, self._end, read_from, has_more), self._joined(pieces, ends)
 
     def _read(self, start: int) -> Iterator[_Block]:
         plan = self._plan
@@ -146,10 +165,14 @@ class PageReader:
             yield _Block(read_from, end, offsets, shown)
             read_from = end
 
-    def _joined(self, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+    def _joined(self, pieces: list[pa.RecordBatch], ends: list[int]) -> PageRows:
         if not pieces:
-            return pa.RecordBatch.from_pylist([], schema=self._plan.projection.shown)
-        return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+            return PageRows((pa.RecordBatch.from_pylist([], schema=self._plan.projection.shown),))
+        if len(pieces) == 1:
+            return PageRows((pieces[0],))
+        if sum(piece.nbytes for piece in pieces) >= APART_BYTES_MIN * len(pieces):
+            return PageRows(tuple(pieces), tuple(ends[:-1]))
+        return PageRows((pa.concat_batches(pieces),))
 
 
 def _before(block: RowBlock, stop: int) -> tuple[npt.NDArray[np.int64], pa.RecordBatch]:

@@ -13,10 +13,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from penstock.engine.live_table import LiveTable
-from penstock.engine.page_reader import PageReader, PageSpan
+from penstock.engine.page_reader import PageReader, PageRows, PageSpan
+from penstock.engine.read_ahead import Place, WaitingPage
 from penstock.engine.scan_plan import ScanPlan
 from penstock.errors import InvalidScanRequestError, UnknownOrExpiredScannerError
 from penstock.model.bucket import TableBucket
@@ -46,6 +45,7 @@ class ScanSession:
     pages: int = 0
     rows: int = 0
     bytes: int = 0
+    ahead: WaitingPage | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -76,20 +76,27 @@ class ScanSession:
                 call_seq_id=call_seq_id,
                 latest=self.latest,
             )
-        span, batch = self.reader.next(self.limit)
-        self.latest, self.span = call_seq_id, span
-        self.rows += batch.num_rows
-        self.limit = None if self.limit is None else self.limit - batch.num_rows
+        span, rows = (self.ahead.span, self.ahead.rows) if self.ahead is not None else self.reader.next(self.limit)
+        self.latest, self.span, self.ahead = call_seq_id, span, None
+        self.rows += rows.row_count
+        self.limit = None if self.limit is None else self.limit - rows.row_count
         if not span.has_more:
             self.reader = None
-        return self._shown(span, batch)
+        return self._shown(span, rows)
+
+    def read_ahead(self, place: Place) -> None:
+        """Read the next page, for whoever asks for it; without a limit only, which it might be beyond."""
+        with self.lock:
+            if self.reader is not None and self.limit is None and self.ahead is None:
+                self.ahead = WaitingPage(*self.reader.next(None), place)
 
     def rest(self) -> None:
         """Hold no rows between calls, unless a page is being read."""
         if self.lock.acquire(blocking=False):
             try:
                 if self.reader is not None:
-                    self.reader.rest()
+                    self.reader.rest(None if self.ahead is None else self.ahead.span)
+                    self.ahead = None
             finally:
                 self.lock.release()
 
@@ -107,7 +114,7 @@ class ScanSession:
             bytes=self.bytes,
         )
 
-    def _again(self, span: PageSpan) -> pa.RecordBatch:
+    def _again(self, span: PageSpan) -> PageRows:
         if self.reader is not None:
             return self.reader.again(span)
         view = self.table.view_of(self.plan.bucket)
@@ -115,17 +122,19 @@ class ScanSession:
             raise unknown(self.scanner_id)
         return PageReader(view, self.plan, span.read_from, self.clock).again(span)
 
-    def _shown(self, span: PageSpan, batch: pa.RecordBatch) -> Page:
-        self.pages += 1
-        self.bytes += batch.nbytes
-        return Page(
+    def _shown(self, span: PageSpan, rows: PageRows) -> Page:
+        page = Page(
             scanner_id=self.scanner_id,
             log_offset=self.plan.log_offset,
-            batch=batch,
+            batches=rows.batches,
             has_more=span.has_more,
             next_offset=span.end,
             resume_token=self.plan.token(span.end, self.limit),
+            inner_ends=rows.inner_ends,
         )
+        self.pages += 1
+        self.bytes += page.bytes
+        return page
 
 
 def pin_name(scanner_id: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from penstock.engine.cuts import Cuts
 from penstock.engine.live_table import LiveTable
 from penstock.engine.page_reader import PageReader
+from penstock.engine.read_ahead import ReadAhead
 from penstock.engine.resume_token import ResumeToken
 from penstock.engine.scan_plan import ScanPlan
 from penstock.engine.scan_session import ScanSession, pin_name
@@ -54,6 +55,7 @@ class Scanners:
         self._settings = settings
         self._clock = clock
         self._cuts = cuts
+        self._ahead: ReadAhead | None = None
         self._registry = ScannerRegistry(settings, clock, metrics)
         self._pages = metrics.counter("penstock_scanner_pages")
         self._bytes = metrics.counter("penstock_scanner_bytes")
@@ -82,7 +84,7 @@ class Scanners:
         try:
             session = self._begin(table, plan, call)
             page = session.page(0)
-            if not page.has_more and not page.batch.num_rows:
+            if not page.has_more and not page.rows:
                 return replace(page, scanner_id=None)
             if call.pin and page.has_more:
                 page = self._pin(session, page)
@@ -93,7 +95,7 @@ class Scanners:
                 self._registry.give_slot(plan.bucket)
                 if session is not None:
                     self._give_up(session, call)
-        return self._counted(page)
+        return self._given(session, page)
 
     def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
         """Return the page of a call number: the next one, or the latest again.
@@ -110,7 +112,7 @@ class Scanners:
         if session.cut_id is not None and self._cuts is not None:
             with suppress(UnknownOrExpiredScannerError):
                 self._cuts.touch(session.cut_id)
-        return self._counted(page)
+        return self._given(session, page)
 
     def resume(self, token: bytes) -> Page:
         """Open a session that goes on, at the same snapshot, where the page with that token ended.
@@ -146,6 +148,11 @@ class Scanners:
             )
         )
 
+    def read_ahead(self) -> None:
+        """From now on read each next page while the latest is on its way; worth it where that takes a while."""
+        if self._ahead is None:
+            self._ahead = ReadAhead()
+
     def close(self, scanner_id: str) -> None:
         """End a session; idempotent, and safe while a page of it is being read.
 
@@ -169,6 +176,8 @@ class Scanners:
     def close_all(self) -> None:
         """End all sessions."""
         self._registry.close_all()
+        if self._ahead is not None:
+            self._ahead.close()
 
     def reap(self) -> int:
         """End the sessions that have expired; return how many. To be called now and then."""
@@ -251,9 +260,11 @@ class Scanners:
         if session.cut_id is not None and session.cut_id != call.cut_id and self._cuts is not None:
             self._cuts.release(session.cut_id)
 
-    def _counted(self, page: Page) -> Page:
+    def _given(self, session: ScanSession, page: Page) -> Page:
+        if self._ahead is not None and page.has_more and session.limit is None:
+            self._ahead.start(session.read_ahead)
         self._pages.inc()
-        self._bytes.inc(page.batch.nbytes)
+        self._bytes.inc(page.bytes)
         return page
 
 

@@ -107,15 +107,35 @@ class OpenScan:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a scan session. `next_offset` is where the scan goes on after it, `cut_id` what opening it pinned."""
+    """A page of a scan session. `next_offset` is where the scan goes on after it, `cut_id` what opening it pinned.
+
+    Its rows are one or more batches as they lay in storage: to join them would be to copy them.
+    `inner_ends` is where the scan goes on after each batch but the last.
+    """
 
     scanner_id: str | None
     log_offset: int
-    batch: pa.RecordBatch
+    batches: tuple[pa.RecordBatch, ...]
     has_more: bool
     next_offset: int
     resume_token: bytes
     cut_id: str | None = None
+    inner_ends: tuple[int, ...] = ()
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """Return the rows as one batch."""
+        return self.batches[0] if len(self.batches) == 1 else pa.concat_batches(self.batches)
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return sum(batch.num_rows for batch in self.batches)
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the rows in Arrow's memory."""
+        return sum(batch.nbytes for batch in self.batches)
 
 
 @dataclass(frozen=True, slots=True)

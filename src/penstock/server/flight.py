@@ -15,16 +15,18 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import flight
 
-from penstock.errors import InternalError, InvalidError, OverloadedError, PenstockError
+from penstock.errors import InternalError, InvalidError, LimitError, OverloadedError, PenstockError
 from penstock.model.calls import Page
 from penstock.model.principal import acting_as
 from penstock.runtime.metrics import Metrics
 from penstock.server.door import DOOR, OFFER, Door, Offer, principal_of
 from penstock.server.gate import Gate, Stream
 from penstock.server.handler import Handler
+from penstock.server.reply_writer import ReplyWriter
 from penstock.server.settings import ServerSettings
 from penstock.wire.fault import to_flight
 from penstock.wire.frame import CALL_STREAM
+from penstock.wire.reply import Reply
 
 TICKET_BYTES_MAX: Final = 1 << 20
 _log = logging.getLogger("penstock")
@@ -85,7 +87,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         except Exception:  # noqa: BLE001 - the service edge: no traceback of ours goes to a client
             _log.exception("export failed on a bug peer=%s", context.peer())
             raise to_flight(InternalError("the server failed on a bug; its log says more")) from None
-        return flight.GeneratorStream(first.batch.schema, _batches(first, pages))
+        return flight.GeneratorStream(first.batches[0].schema, _batches(first, pages))
 
     def _converse(
         self,
@@ -94,14 +96,15 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
-        gate = self._gate
+        gate, replies = self._gate, ReplyWriter(writer)
         with acting_as(principal_of(context)):
             while (message := _next_message(reader)) is not None:
                 gate.begin_call(stream)
                 try:
                     reply = self._handler.answer(message, stream, context.is_cancelled)
                     del message
-                    self._send(reply, stream, writer)
+                    self._send(reply, stream, replies)
+                    del reply
                 except flight.FlightError:
                     break  # the client went away
                 finally:
@@ -109,13 +112,15 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         if not stream.ended and stream.calls:
             self._torn.inc()
 
-    def _send(self, reply: pa.Buffer, stream: Stream, writer: flight.MetadataRecordBatchWriter) -> None:
+    def _send(self, reply: Reply, stream: Stream, replies: ReplyWriter) -> None:
         try:
-            self._gate.hold(stream, reply.size)
-        except OverloadedError as error:
-            reply = self._handler.refuse(error)
-        self._gate.begin_send(stream)
-        writer.write_metadata(reply)
+            self._gate.hold(stream, reply.bytes)
+            self._gate.begin_send(stream)
+            sent = replies.send(reply)
+        except (OverloadedError, LimitError) as error:
+            self._gate.begin_send(stream)
+            sent = replies.send(self._handler.refuse(error))
+        self._handler.count_sent(sent)
 
     def _export(self, peer: str, ticket: bytes, principal: str) -> Iterator[Page]:
         gate = self._gate
@@ -133,9 +138,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
 def _batches(first: Page, pages: Iterator[Page]) -> Iterator[pa.RecordBatch]:
     try:
-        yield first.batch
+        yield from first.batches
         for page in pages:
-            yield page.batch
+            yield from page.batches
     except PenstockError as error:
         raise to_flight(error) from None
 

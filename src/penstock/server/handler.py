@@ -25,7 +25,8 @@ from penstock.wire.body import BodyLimits
 from penstock.wire.call import Call, read_batches
 from penstock.wire.calls import CALLS, OPEN_SCANNER, PULL
 from penstock.wire.fault import write_fault
-from penstock.wire.frame import Frame, FrameKind, decode_frame, encode_frame
+from penstock.wire.frame import Frame, FrameKind, decode_frame
+from penstock.wire.reply import Reply
 
 _log = logging.getLogger("penstock")
 Gone = Callable[[], bool]
@@ -49,7 +50,7 @@ class Handler:
             code: metrics.counter("penstock_call_errors", code=code) for code in sorted(PenstockError.by_code)
         }
 
-    def answer(self, message: pa.Buffer, stream: Stream, gone: Gone) -> pa.Buffer:
+    def answer(self, message: pa.Buffer, stream: Stream, gone: Gone) -> Reply:
         """Return the reply to a message of whoever acts, which is an error's where there is one; never raises."""
         self._bytes_in.inc(message.size)
         # Most calls take less than the clock's millisecond.
@@ -69,8 +70,11 @@ class Handler:
             _log.exception("call failed on a bug call=%s principal=%s", called, current())
             reply = self.refuse(InternalError("the server failed on a bug; its log says more", call=called), call_id)
         self._duration[called].observe(1_000 * (perf_counter() - start))
-        self._bytes_out.inc(reply.size)
         return reply
+
+    def count_sent(self, size: int) -> None:
+        """Count the bytes of a reply that was sent."""
+        self._bytes_out.inc(size)
 
     def export(self, ticket: bytes, principal: str) -> Iterator[Page]:
         """Return the pages of a whole scan, opened as the ticket, a request to open a scanner, says.
@@ -96,7 +100,7 @@ class Handler:
                 number += 1
                 with acting_as(principal):
                     page = self._node.next_page(scanner_id, number)
-                self._bytes_out.inc(page.batch.nbytes)
+                self._bytes_out.inc(page.bytes)
                 yield page
         finally:
             if scanner_id is not None:
@@ -141,10 +145,10 @@ class Handler:
         finally:
             self._gate.give_place("waits")
 
-    def refuse(self, error: PenstockError, call_id: int = -1) -> pa.Buffer:
+    def refuse(self, error: PenstockError, call_id: int = -1) -> Reply:
         """Return the reply that says an error."""
         self._failed[error.code].inc()
-        return encode_frame(FrameKind.ERROR, {"id": call_id, "error": write_fault(error)})
+        return Reply(FrameKind.ERROR, {"id": call_id, "error": write_fault(error)})
 
 
 def _call_of(frame: Frame) -> tuple[Call[Any], int]:
@@ -157,9 +161,9 @@ def _call_of(frame: Frame) -> tuple[Call[Any], int]:
     return call, call_id
 
 
-def _check_end(frame: Frame, stream: Stream) -> pa.Buffer:
+def _check_end(frame: Frame, stream: Stream) -> Reply:
     counted = {"calls": stream.calls - 1, "rows": stream.rows}
     if frame.header != counted:
         raise InvalidError("the stream's end names other counts: part of it was lost", **counted)
     stream.ended = True
-    return encode_frame(FrameKind.END, counted)
+    return Reply(FrameKind.END, counted)

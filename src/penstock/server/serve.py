@@ -50,6 +50,7 @@ def serve(
     )
     engine = Engine.open(directory, known)
     try:
+        engine.scanners.read_ahead()
         limits = ServerSettings(request_bytes_max=known.request_bytes_max)
         return Server(engine, listen, settings=limits, metrics=engine.metrics)
     except BaseException:

@@ -9,10 +9,11 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from penstock.errors import InvalidError
-from penstock.wire.body import BodyLimits, read_body
+from penstock.wire.body import BodyLimits, check_attached, read_body
 from penstock.wire.fault import read_fault
 from penstock.wire.field import Field, read_named
 from penstock.wire.frame import FRAME_BYTES_MAX, Frame, FrameKind, decode_frame, encode_frame
+from penstock.wire.reply import Reply, count_data
 
 R = TypeVar("R")
 
@@ -43,14 +44,14 @@ class Call(Generic[R]):
         """
         return read_named(self.arguments, set(self.arguments), said, batches)
 
-    def encode_reply(self, call_id: int, result: R) -> pa.Buffer:
-        """Return the frame that answers."""
+    def encode_reply(self, call_id: int, result: R) -> Reply:
+        """Return what answers."""
         batches: list[pa.RecordBatch] = []
         said = self.result.write(result, batches)
-        return encode_frame(FrameKind.REPLY, {"id": call_id, "result": said}, batches)
+        return Reply(FrameKind.REPLY, {"id": call_id, "result": said}, batches)
 
-    def decode_reply(self, call_id: int, reply: pa.Buffer) -> R:
-        """Return what the answer says.
+    def decode_reply(self, call_id: int, reply: pa.Buffer, attached: Sequence[pa.RecordBatch] = ()) -> R:
+        """Return what the answer says; `attached` are the batches that came beside it.
 
         Raises:
             PenstockError: the answer is an error, or cannot be read.
@@ -60,6 +61,10 @@ class Call(Generic[R]):
             raise read_fault(frame.header.get("error"))
         if frame.kind is not FrameKind.REPLY or frame.header.get("id") != call_id:
             raise InvalidError("the server answered something that was not asked", call=self.name)
+        if count_data(frame.header) != len(attached) or (attached and frame.bodies):
+            raise InvalidError("the server's answer lacks batches, or has too many", call=self.name)
+        if attached:
+            return self.result.read(frame.header.get("result"), [check_attached(batch) for batch in attached])
         return self.result.read(frame.header.get("result"), read_batches(frame, REPLY_LIMITS, full=False))
 
 

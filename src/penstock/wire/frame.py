@@ -6,8 +6,9 @@ The first follows the header, each other one starts a multiple of 8 behind the f
 sender fills the header up with spaces, so that the first lies at a word once the transport has put
 the message down: where columns lie otherwise, the receiver has to copy them.
 
-Frames travel in the metadata of a message without data: there a stream is not tied to the schema
+A request travels in the metadata of a message without data: there a stream is not tied to the schema
 of its first batch, so one stream serves every call, and Flight decodes nothing before we looked at it.
+A reply may have its batches beside it instead (`penstock.wire.reply`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pyarrow as pa
 from penstock.errors import InvalidError, LimitError, UnsupportedError
 from penstock.wire.body import Body
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 MAGIC: Final = b"PS"
 CALL_STREAM: Final = b"penstock.calls"
 """The descriptor of a stream that carries frames."""
@@ -35,7 +36,9 @@ FRAME_BYTES_MAX: Final = 1 << 30
 HEADER_BYTES_MAX: Final = 16 << 20
 BODIES_MAX: Final = 65_536
 _HEAD: Final = struct.Struct("<2sBBI")
-_ALIGNMENT: Final = 8
+WORD_BYTES: Final = 8
+"""Columns lie at multiples of this."""
+
 _JSON: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
 
 
@@ -57,8 +60,12 @@ class Frame:
     bodies: tuple[pa.Buffer, ...] = ()
 
 
-def encode_frame(kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.RecordBatch] = ()) -> pa.Buffer:
+def encode_frame(
+    kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.RecordBatch] = (), *, fill_bytes: int = 0
+) -> pa.Buffer:
     """Return the bytes of a frame; each batch is copied once, straight into them.
+
+    A frame without batches can be filled up with some bytes that mean nothing.
 
     Raises:
         LimitError: the frame would be larger than any may be.
@@ -70,8 +77,7 @@ def encode_frame(kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.R
     behind = 0
     for body in bodies:
         behind = _aligned(behind) + body.size
-    if bodies:
-        text += b" " * _filling(_HEAD.size + len(text), behind)
+    text += b" " * (_filling(_HEAD.size + len(text), behind) if bodies else fill_bytes)
     start = _HEAD.size + len(text)
     total = start + behind
     if total > FRAME_BYTES_MAX or len(text) > HEADER_BYTES_MAX:
@@ -154,8 +160,8 @@ def _filling(start: int, behind: int) -> int:
     """Return how many bytes a header lacks for what is behind it to lie at a word on arrival."""
     # Flight puts a message down at a word: a tag of one byte, the frame's length as a varint, the frame.
     length_bytes = -(-(start + behind).bit_length() // 7)
-    return -(1 + length_bytes + start) % _ALIGNMENT
+    return -(1 + length_bytes + start) % WORD_BYTES
 
 
 def _aligned(position: int) -> int:
-    return -(-position // _ALIGNMENT) * _ALIGNMENT
+    return -(-position // WORD_BYTES) * WORD_BYTES

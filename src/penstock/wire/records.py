@@ -112,11 +112,12 @@ PAGE: Final = record(
     Page,
     scanner_id=maybe(TEXT),
     log_offset=INT,
-    batch=BATCH,
+    batches=tupled(BATCH),
     has_more=BOOL,
     next_offset=INT,
     resume_token=BYTES,
     cut_id=maybe(TEXT),
+    inner_ends=tupled(INT),
 )
 SCANNER_INFO: Final = record(
     ScannerInfo,

@@ -322,7 +322,7 @@ class FakeNode(FakeLeases, FakeOwners):
         session.latest = Page(
             scanner_id,
             session.snapshot,
-            self._batch(table.info, [row for _, row in shown]).select(names),
+            (self._batch(table.info, [row for _, row in shown]).select(names),),
             len(found) > len(shown),
             shown[-1][0] + 1 if shown else session.snapshot,
             b"",

@@ -239,7 +239,7 @@ def test_latest_number_again_gets_the_byte_identical_page_again(node: Node, text
     while page.has_more:
         again = node.scanners.next_page(id_of(page), number)
         assert stored(again.batch) == stored(page.batch)
-        assert replace(again, batch=None) == replace(page, batch=None)
+        assert replace(again, batches=()) == replace(page, batches=())
         number += 1
         page = node.scanners.next_page(id_of(page), number)
 

@@ -76,7 +76,7 @@ class ListNode:
         if scanner_id not in self.scans:
             raise UnknownOrExpiredScannerError("the scanner is unknown or has expired", scanner_id=scanner_id)
         batch = self.batches[call_seq_id]
-        return Page(scanner_id, 9, batch, call_seq_id + 1 < len(self.batches), call_seq_id + 1, b"t")
+        return Page(scanner_id, 9, (batch,), call_seq_id + 1 < len(self.batches), call_seq_id + 1, b"t")
 
     def close_scanner(self, scanner_id: str) -> None:
         self.scans.pop(scanner_id, None)

@@ -64,7 +64,7 @@ INFO = TableInfo(
     merge_engine=SPEC.merge_engine,
     properties=SPEC.properties,
 )
-PAGE = Page("s-1", 99, BATCH, True, 12, b"\x00token")
+PAGE = Page("s-1", 99, (BATCH, BATCH), True, 12, b"\x00token", inner_ends=(7,))
 RESULT = WriteResult(2, 2, 0, {ONE: (3, 4), TWO: (0, 1)})
 STATS = TableStats(3, 2, 100, [BucketStats(ONE, 0, 3, 3, 2, 100, 1, 3, 0, {"scanner": 2})], {"runs": 3, "last": None})
 SNAPSHOT = Snapshot(3, TWO, 99, 5, 1000, ("job", "other"), "tables/7/1/1/snapshot-000000000003")
@@ -188,7 +188,7 @@ def test_arguments_cross_unchanged(name: str) -> None:
 def test_results_cross_unchanged(name: str) -> None:
     call = CALLS[name]
 
-    assert call.decode_reply(5, call.encode_reply(5, RESULTS.get(name))) == RESULTS.get(name)
+    assert call.decode_reply(5, call.encode_reply(5, RESULTS.get(name)).frame()) == RESULTS.get(name)
 
 
 def test_error_in_a_reply_is_raised() -> None:
@@ -200,7 +200,7 @@ def test_error_in_a_reply_is_raised() -> None:
 
 def test_reply_to_another_call_is_refused() -> None:
     with pytest.raises(InvalidError, match="not asked"):
-        NEXT_PAGE.decode_reply(5, NEXT_PAGE.encode_reply(4, PAGE))
+        NEXT_PAGE.decode_reply(5, NEXT_PAGE.encode_reply(4, PAGE).frame())
 
 
 @pytest.mark.parametrize(

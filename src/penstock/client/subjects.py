@@ -1,0 +1,49 @@
+"""What the open scanners of a connection are about: their pages travel best on streams that serve the same."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from typing import Final
+
+from penstock.model.calls import OpenScan, Page
+
+SCANNERS_MAX: Final = 4_096
+
+
+class ScannerSubjects:
+    """The subject of each scanner that was opened here and has more. Thread-safe; forgets those opened long ago."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: dict[str, Hashable] = {}
+
+    def __len__(self) -> int:
+        """Return how many scanners are known."""
+        return len(self._of)
+
+    def get(self, scanner_id: str) -> Hashable:
+        """Return the subject of a scanner; None if it is not known."""
+        return self._of.get(scanner_id)
+
+    def note(self, page: Page, subject: Hashable) -> None:
+        """Remember what a scanner's page was about, if there is more to come."""
+        scanner_id = page.scanner_id
+        if scanner_id is None or not page.has_more:
+            self.forget(scanner_id)
+            return
+        with self._lock:
+            self._of[scanner_id] = subject
+            if len(self._of) > SCANNERS_MAX:
+                del self._of[next(iter(self._of))]
+
+    def forget(self, scanner_id: str | None) -> None:
+        """Forget a scanner."""
+        if scanner_id in self._of:
+            with self._lock:
+                self._of.pop(scanner_id, None)
+
+
+def rows_of(call: OpenScan) -> Hashable:
+    """Return what a scan is about: its rows have one schema for all scans of the same."""
+    return call.table_id, call.schema_id, call.columns

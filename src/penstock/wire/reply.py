@@ -1,0 +1,106 @@
+"""A reply on its way out: as one frame, or its header beside its batches as the transport's own data.
+
+A frame copies the batches that it carries. As data they travel from where they lie, but all data of
+one stream is of one schema: that of the first reply sent so. Whatever does not fit goes as a frame.
+
+A reply as data is a message per batch. The last one's metadata is the reply's header frame, which
+counts the batches (`data`); the metadata of the others is blank. Blanks also fill the metadata up,
+so that the columns of a large batch lie at words once the transport has put the message down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.wire.frame import WORD_BYTES, FrameKind, encode_frame
+
+BLANK: Final = 0x20
+# A message up to this size is part of what the transport read at once, and comes to lie anywhere.
+_SMALL_BYTES: Final = 1 << 14
+_DATA: Final = "data"
+
+
+class Reply:
+    """What is answered to one request."""
+
+    __slots__ = ("batches", "header", "kind")
+
+    def __init__(self, kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.RecordBatch] = ()) -> None:
+        self.kind = kind
+        self.header = header
+        self.batches = batches
+
+    @property
+    def bytes(self) -> int:
+        """Return about how many bytes the reply has."""
+        return sum(batch.nbytes for batch in self.batches)
+
+    def frame(self) -> pa.Buffer:
+        """Return the reply as one frame.
+
+        Raises:
+            LimitError: it would be larger than any may be.
+        """
+        return encode_frame(self.kind, self.header, self.batches)
+
+
+class DataSchema:
+    """The one schema of the data of a stream."""
+
+    __slots__ = ("_ahead_bytes", "schema")
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        """Take the schema of the first batch to be sent."""
+        self.schema = batch.schema
+        # Arrow's own header of a batch has one length for all batches with rows of a schema.
+        header = pa.ipc.read_message(batch.slice(0, 1).serialize()).metadata.size
+        self._ahead_bytes = 1 + _varint_bytes(header) + header
+
+    def fits(self, reply: Reply) -> bool:
+        """Tell whether all batches of a reply are of the schema."""
+        return all(batch.schema.equals(self.schema, check_metadata=True) for batch in reply.batches)
+
+    def messages(self, reply: Reply) -> Iterator[tuple[pa.RecordBatch, pa.Buffer]]:
+        """Yield each batch of a reply with the metadata that goes with it.
+
+        Raises:
+            LimitError: the header is larger than any may be.
+        """
+        *others, last = reply.batches
+        for batch in others:
+            yield batch, pa.py_buffer(bytes([BLANK]) * (1 + self._filling(batch, 1)))
+        header = encode_frame(reply.kind, {**reply.header, _DATA: len(reply.batches)})
+        filling = self._filling(last, header.size)
+        yield (
+            last,
+            header
+            if not filling
+            else encode_frame(reply.kind, {**reply.header, _DATA: len(reply.batches)}, fill_bytes=filling),
+        )
+
+    def _filling(self, batch: pa.RecordBatch, metadata_bytes: int) -> int:
+        """Return how many bytes the metadata lacks for the batch behind it to lie at words on arrival."""
+        # In front: Arrow's header and the metadata, each behind a tag of one byte and its length as a varint;
+        # then the tag of the columns, two bytes, and their length.
+        size = int(batch.nbytes)
+        if size < _SMALL_BYTES:
+            return 0
+        start = self._ahead_bytes + 1 + _varint_bytes(metadata_bytes) + metadata_bytes + 2 + _varint_bytes(size)
+        return -start % WORD_BYTES
+
+
+def count_data(header: dict[str, Any]) -> object:
+    """Return how many batches belong to a header, as it says; it does not say so any more."""
+    return header.pop(_DATA, 0)
+
+
+def is_last(metadata: pa.Buffer | None) -> bool:
+    """Tell whether a message is the last one of a reply: it has metadata that is not blank."""
+    return metadata is not None and metadata.size > 0 and metadata[0] != BLANK
+
+
+def _varint_bytes(number: int) -> int:
+    return -(-max(number, 1).bit_length() // 7)
