@@ -26,33 +26,35 @@ LONG_DIGITS_MAX: Final = 18
 
 FIXED_KINDS: Final = (pat.is_integer, pat.is_boolean, pat.is_decimal128, pat.is_date32, pat.is_timestamp)
 
+_SIGN_BITS: Final = {dtype.itemsize: dtype.type(1 << (8 * dtype.itemsize - 1)) for dtype in map(np.dtype, "BHIQ")}
+"""The sign bit by the bytes of an integer."""
+
 ZERO: Final = b"\x00"
 ESCAPED_ZERO: Final = b"\x00\xff"
 
 
-@dataclass(frozen=True, slots=True)
 class FixedField:
     """One fixed-width column inside a run: big-endian, the sign bit flipped."""
 
-    kind: pa.DataType
-
-    def __post_init__(self) -> None:
-        if pat.is_uint64(self.kind) or not any(test(self.kind) for test in FIXED_KINDS):
+    def __init__(self, kind: pa.DataType) -> None:
+        if pat.is_uint64(kind) or not any(test(kind) for test in FIXED_KINDS):
             raise InvalidError(
                 "column type cannot be a key; use an integer, decimal, string, binary, date or timestamp",
-                type=str(self.kind),
+                type=str(kind),
             )
+        self.kind = kind
+        self._is_decimal = pat.is_decimal128(kind)
+        self.dtype = self._place()
+        """The field's place in a record; a long decimal is two words, high before low."""
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Return the field's place in a record; a long decimal is two words, high before low."""
-        if pat.is_decimal128(self.kind):
+    def _place(self) -> np.dtype[Any]:
+        if self._is_decimal:
             return np.dtype((">u8", (2,))) if self.kind.precision > LONG_DIGITS_MAX else np.dtype(">u8")
         return np.dtype(f">u{storage_of(self.kind).itemsize}")
 
     def put(self, place: npt.NDArray[Any], column: pa.Array) -> None:
         """Write the column into its place of each record."""
-        if not pat.is_decimal128(self.kind):
+        if not self._is_decimal:
             place[:] = _flip(values_of(column))
             return
         limbs = decimal_limbs(column).view(np.int64)
@@ -65,7 +67,7 @@ class FixedField:
 
     def get(self, place: npt.NDArray[Any]) -> pa.Array:
         """Read the column from its place of each record."""
-        if not pat.is_decimal128(self.kind):
+        if not self._is_decimal:
             return array_of(self.kind, _unflip(place, storage_of(self.kind)))
         limbs = np.empty((len(place), 2), np.int64)
         if place.ndim == 1:
@@ -86,13 +88,19 @@ class FixedRun:
         terminator: list[Any] = [("end", "<u2")] if terminates else []
         self.record = np.dtype(terminator + [(name, field.dtype) for name, field in self.fields.items()])
         self.width = self.record.itemsize
+        self._lone = self.fields["c0"] if self.columns == 1 and not terminates and self.record["c0"].ndim == 0 else None
+        """The only field of a run that is nothing else: as most keys are, quicker than a record."""
 
     def encode(self, columns: Sequence[pa.Array], rows: int) -> pa.BinaryArray:
         """Return the records of the rows."""
         assert rows * self.width <= BINARY_BYTES_MAX
-        records = np.zeros(rows, self.record)
-        for (name, field), column in zip(self.fields.items(), columns, strict=True):
-            field.put(records[name], column)
+        if self._lone is not None:
+            records = np.empty(rows, self._lone.dtype)
+            self._lone.put(records, columns[0])
+        else:
+            records = np.zeros(rows, self.record)
+            for (name, field), column in zip(self.fields.items(), columns, strict=True):
+                field.put(records[name], column)
         offsets = np.arange(0, rows * self.width + 1, self.width, dtype=np.int32)
         return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(records)])
 
@@ -169,8 +177,8 @@ def _flip(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the values unsigned, in the same order."""
     if values.dtype.kind == "u":
         return values
-    unsigned = np.dtype(f"u{values.dtype.itemsize}")
-    flipped: npt.NDArray[Any] = values.view(unsigned) ^ _sign_bit(unsigned)
+    sign_bit = _SIGN_BITS[values.dtype.itemsize]
+    flipped: npt.NDArray[Any] = values.view(sign_bit.dtype) ^ sign_bit
     return flipped
 
 
@@ -178,9 +186,5 @@ def _unflip(place: npt.NDArray[Any], storage: np.dtype[Any]) -> npt.NDArray[Any]
     values = place.astype(np.dtype(f"u{storage.itemsize}"))
     if storage.kind == "u":
         return values
-    values ^= _sign_bit(values.dtype)
+    values ^= _SIGN_BITS[storage.itemsize]
     return values.view(storage)
-
-
-def _sign_bit(unsigned: np.dtype[Any]) -> Any:
-    return unsigned.type(1 << (8 * unsigned.itemsize - 1))
