@@ -129,6 +129,11 @@ def test_timing_is_the_median_and_how_far_the_slowest_is() -> None:
     assert (took.seconds, took.spread, took.repeats) == (2.0, 50.0, 3)
 
 
+def test_accident_among_many_runs_is_not_their_spread() -> None:
+    assert timing([1.0] * 38 + [1.5, 60.0]).spread == 0.0
+    assert timing([1.0] * 37 + [1.5, 1.5, 60.0]).spread == 50.0
+
+
 def test_table_shows_the_best_real_peer_in_bold_also_when_it_is_not_ours() -> None:
     lines = report().table("in process").splitlines()
 
