@@ -84,7 +84,7 @@ def facts(work: Workload) -> dict[str, str]:
             [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in packages)]
         ),
         "rows": f"{work.rows:,} rows in batches of {work.batch_rows:,}, seed {work.seed}",
-        "repeats": f"{work.repeats}, or fewer when over {SECONDS_MAX:.0f} s; ± is how far the slowest is from the median",
+        "repeats": f"{work.repeats}, or fewer when over {SECONDS_MAX:.0f} s; ± is the slowest from the median",
         "load when it began": f"{os.getloadavg()[0]:.1f}",
     }
 
