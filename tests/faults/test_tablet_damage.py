@@ -252,3 +252,49 @@ def test_file_of_another_bucket_is_refused(kind: str) -> None:
 
     with pytest.raises(CorruptionError, match="belongs to another bucket"):
         read()
+
+
+ABSENT = {"0": 4_711}
+EMPTY = TabletWrite("delete", [ABSENT], writer_id=b"w" * 16, sequence=1)
+"""A call that changes nothing, of a writer that may send it again: the log has a batch without rows."""
+
+
+def ending_in_an_empty_batch() -> tuple[TabletRig, FaultyDisk, str, int]:
+    """Return a bucket, its disk, and the file and position of the batch without rows that its log ends in."""
+    rig = TabletRig(FaultyDisk(), MemoryKeyIndex())
+    assert isinstance(rig.disk, FaultyDisk)
+    rig.write([TabletWrite("upsert", [{"0": key, "1": "a", "2": key} for key in range(5)])])
+    (path,) = paths_of(rig.disk, "segment")
+    start = len(rig.disk.read(path).rstrip(b"\0"))
+    rig.write([EMPTY])
+    return rig, rig.disk, path, start
+
+
+def test_flipped_bit_in_a_batch_without_rows_is_found() -> None:
+    rig, whole, path, start = ending_in_an_empty_batch()
+    end = len(whole.read(path).rstrip(b"\0"))
+    assert start < end < start + 200
+
+    for position in range(start, end):
+        disk = whole.after_kill()
+        disk.flip_bit(path, position, position % 8)
+        print(f"position={position - start} bit={position % 8}")
+        with pytest.raises(CorruptionError):
+            rig.reopen(disk)
+
+
+def test_log_that_lost_a_batch_without_rows_answers_as_before_and_takes_the_call_again() -> None:
+    rig, whole, path, start = ending_in_an_empty_batch()
+    end = len(whole.read(path).rstrip(b"\0"))
+
+    for cut in (start, start + 1, start + 80, end - 1):
+        print(f"cut={cut - start}")
+        disk = whole.after_kill()
+        disk.truncate_file(path, cut)
+        files = BucketFiles(disk, BUCKET, FilePool(disk, 8), ChunkCache(1 << 16), LogSettings())
+        tablet = open_tablet(files, rig.tablet.schema, rule=rig.tablet.rule, index=rig.index, settings=rig.settings)
+
+        assert tablet.state.writers.find(EMPTY.writer_id, EMPTY.sequence) is None
+        assert tablet.view.visible == rig.oracle.end
+        assert tablet.view.live_rows == 5
+        assert tablet.planner().plan(EMPTY.request(tablet.schema)).batch.num_rows == 0

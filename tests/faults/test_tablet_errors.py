@@ -286,3 +286,32 @@ def test_weaker_fsync_loses_only_what_was_written_since_the_last_sync(mode: Fsyn
     for seed in range(shard, 120, 2):
         print(f"seed={seed}")
         live_with(mode, seed)
+
+
+def change_modes(seed: int) -> None:
+    """Live several lives, each ended by a kill or a power loss, each with another fsync mode than the one before."""
+    random = Random(seed)
+    disk, index = FaultyDisk(), MemoryKeyIndex(chunk_keys=3)
+    rig = TabletRig(disk, index, settings=replace(SMALL, fsync=random.choice(list(FsyncMode))))
+    writes = RandomWrites(random, MergeEngine.LAST_ROW)
+    for life in range(5):
+        for _ in range(random.randrange(5)):
+            rig.write([writes.next(rig.oracle.columns) for _ in range(random.randint(1, 3))])
+            if random.random() < 0.3:
+                # As another bucket's checkpoint does: whatever is in the log, synced or not.
+                index.flush()
+            if random.random() < 0.2:
+                rig.tablet.sync_log()
+                rig.synced()
+        after = disk.after_kill() if random.random() < 0.3 else disk.after_power_loss(seed + life)
+        disk, index = after, index.after_crash(seed + life)
+        rig.settings = replace(SMALL, fsync=random.choice(list(FsyncMode)))
+        rig.reopen(disk, index)
+        rig.check(random, looks=1)
+
+
+@pytest.mark.parametrize("shard", range(4))
+def test_fsync_mode_may_change_after_any_crash(shard: int) -> None:
+    for seed in range(shard, 400, 4):
+        print(f"seed={seed}")
+        change_modes(seed)

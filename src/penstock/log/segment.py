@@ -45,7 +45,7 @@ from penstock.codec.batch_header import (
     header_length,
 )
 from penstock.errors import CorruptionError
-from penstock.log.segment_header import decode_segment_header
+from penstock.log.segment_header import SYNCED, decode_segment_header
 from penstock.log.segment_writer import SegmentWriter
 from penstock.model.bucket import BucketId
 from penstock.model.facts import BatchFacts
@@ -61,7 +61,8 @@ SECTOR_BYTES: Final = 512
 class Segment:
     """A segment as read: its facts, its batches, the position of each, and where they end.
 
-    `torn` says that the file has more bytes than the valid ones: `cut_segment` takes them off.
+    `torn` says that the file has more bytes than the valid ones: `cut_segment` takes them off. `boot` is
+    that in which batches were acknowledged before they were synced, or SYNCED.
     """
 
     bucket: BucketId
@@ -72,6 +73,7 @@ class Segment:
     positions: list[int]
     valid_bytes: int
     torn: bool
+    boot: bytes = SYNCED
 
     @property
     def end_offset(self) -> int:
@@ -146,6 +148,7 @@ def read_segment(disk: Disk, path: str, *, last: bool, durable_end: int | None) 
         positions=positions,
         valid_bytes=position,
         torn=torn,
+        boot=header.boot,
     )
 
 

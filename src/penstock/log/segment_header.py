@@ -1,4 +1,7 @@
-"""What stands at the start of a segment file: whose rows follow, from which offset, in which schema."""
+"""What stands at the start of a segment file: whose rows follow, from which offset, in which schema.
+
+And whether they were acknowledged before they were synced: then a power loss may have taken some.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,31 @@ from penstock.errors import CorruptionError
 from penstock.model.bucket import BucketId
 
 MAGIC: Final = b"PNSG"
-VERSION: Final = 1
+VERSION: Final = 2
 ALIGNMENT: Final = 64
 
+SYNCED: Final = bytes(16)
+"""Instead of a boot: every batch is synced before it is acknowledged."""
+
+UNKNOWN_BOOT: Final = b"\xff" * 16
+"""What a segment of version 1 says: nothing."""
+
 _FIXED: Final = struct.Struct("<IIIqqI")
+_FIRST_WITH_BOOT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """The facts that every batch of a segment shares."""
+    """The facts that every batch of a segment shares.
+
+    `boot` is the machine's boot in which batches were acknowledged before they were synced, or SYNCED.
+    """
 
     bucket: BucketId
     base_offset: int
     schema_id: int
     schema: pa.Schema
+    boot: bytes = SYNCED
 
     def encode(self) -> bytes:
         """Return the header, a multiple of 64 bytes; its padding is under the checksum too."""
@@ -36,6 +50,7 @@ class SegmentHeader:
             _FIXED.pack(
                 bucket.table_id, bucket.partition_id, bucket.bucket, self.base_offset, self.schema_id, len(stored)
             )
+            + self.boot
             + stored
         )
         return frame(MAGIC, VERSION, payload + bytes(-(FRAME_BYTES + len(payload)) % ALIGNMENT))
@@ -49,10 +64,13 @@ def decode_segment_header(data: memoryview, *, name: str) -> tuple[SegmentHeader
         UnsupportedError: the segment is of a later version.
     """
     end = framed_length(data)
-    _, payload = unframe(MAGIC, VERSION, data[:end], name=name)
+    version, payload = unframe(MAGIC, VERSION, data[:end], name=name)
     table_id, partition_id, bucket, base_offset, schema_id, stored_bytes = _FIXED.unpack_from(payload)
+    boot, rest = UNKNOWN_BOOT, payload[_FIXED.size :]
+    if version >= _FIRST_WITH_BOOT:
+        boot, rest = rest[: len(SYNCED)], rest[len(SYNCED) :]
     try:
-        schema = pa.ipc.read_schema(pa.py_buffer(payload[_FIXED.size : _FIXED.size + stored_bytes]))
+        schema = pa.ipc.read_schema(pa.py_buffer(rest[:stored_bytes]))
     except pa.ArrowException as error:
         raise CorruptionError("segment's schema cannot be read; restore it", file=name) from error
-    return SegmentHeader(BucketId(table_id, partition_id, bucket), base_offset, schema_id, schema), end
+    return SegmentHeader(BucketId(table_id, partition_id, bucket), base_offset, schema_id, schema, boot), end

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.codec.batch_header import batch_end, encode_batch
 from penstock.errors import BucketFailedError
-from penstock.log.segment_header import SegmentHeader
+from penstock.log.segment_header import SYNCED, SegmentHeader
 from penstock.model.bucket import BucketId
 from penstock.model.facts import BatchFacts
 from penstock.runtime.disk import AppendFile, Disk
@@ -48,13 +48,16 @@ class SegmentWriter:
         schema_id: int,
         schema: pa.Schema,
         preallocate_bytes: int,
+        boot: bytes = SYNCED,
     ) -> SegmentWriter:
         """Create a segment; it is durable, header and name, before this returns.
+
+        Whoever acknowledges batches before they are synced names the machine's `boot`.
 
         Raises:
             OSError: as the disk gave it; the file is removed as far as the disk allows.
         """
-        header = SegmentHeader(bucket, base_offset, schema_id, schema)
+        header = SegmentHeader(bucket, base_offset, schema_id, schema, boot)
         file = disk.create(path)
         try:
             file.preallocate(preallocate_bytes)

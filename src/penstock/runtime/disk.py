@@ -92,6 +92,9 @@ class Disk(Protocol):
     def size(self, path: str) -> int:
         """Return a file's size in bytes."""
 
+    def boot_id(self) -> bytes:
+        """Return 16 bytes that are the same while the machine runs, and others once it lost what was not synced."""
+
 
 def write_atomically(disk: Disk, path: str, data: bytes) -> None:
     """Write a small file so that after a crash it is there whole, or as it was before.

@@ -11,11 +11,14 @@ import errno
 import os
 import shutil
 import threading
+from functools import cache
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 
 _GATHER_MAX = 1024  # IOV_MAX on Linux
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NO_SPACE_RESERVED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -259,12 +262,24 @@ class LocalDisk:
         """Return a file's size in bytes, preallocated space included."""
         return os.stat(self._absolute(path)).st_size
 
+    def boot_id(self) -> bytes:
+        """Return the kernel's own id of its boot; where there is none, one that no other process has."""
+        return _boot_id()
+
     def _absolute(self, path: str) -> str:
         assert is_relative(path), path
         return f"{self._root}/{path}" if path else self._root
 
     def __repr__(self) -> str:
         return f"LocalDisk({self._root!r})"
+
+
+@cache
+def _boot_id() -> bytes:
+    try:
+        return UUID(_BOOT_ID.read_text().strip()).bytes
+    except (OSError, ValueError):
+        return os.urandom(16)
 
 
 def _sync_directory(path: str | Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.log.segment import SegmentWriter, cut_segment
+from penstock.log.segment_header import SYNCED
 from penstock.log.segment_writer import Entry
 from penstock.log.tail import Tail
 from penstock.tablet.bucket_files import BucketFiles
@@ -35,9 +36,11 @@ class ActiveSegment:
     """The growing end of a bucket. Committer only; `sync` may run in another thread."""
 
     def __init__(
-        self, files: BucketFiles, name: str, *, schema: TabletSchema, start: int, preallocate_bytes: int
+        self, files: BucketFiles, name: str, *, schema: TabletSchema, start: int, preallocate_bytes: int, synced: bool
     ) -> None:
         """Create the segment; it is durable, and empty, before this returns.
+
+        `synced`: no batch is going to be published that was not synced before.
 
         Raises:
             OSError: as the disk gave it; the file may be left behind.
@@ -51,6 +54,7 @@ class ActiveSegment:
             schema_id=schema.schema_id,
             schema=schema.storage,
             preallocate_bytes=preallocate_bytes,
+            boot=SYNCED if synced else files.disk.boot_id(),
         )
         self._disk = files.disk
         self._name = name

@@ -11,7 +11,6 @@ import pyarrow as pa
 from penstock.index.key_index import KeyIndex
 from penstock.model.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, Op
 from penstock.tablet.key_groups import group_keys
-from penstock.tablet.settings import FsyncMode
 from penstock.tablet.span import RowBlock
 from penstock.tablet.tablet import Tablet
 
@@ -19,12 +18,17 @@ _log = logging.getLogger("penstock")
 Offsets = npt.NDArray[np.int64]
 
 
-def replay_index(tablet: Tablet, index: KeyIndex) -> None:
-    """Apply the changes that the index lacks; rebuild it where it cannot be caught up."""
+def replay_index(tablet: Tablet, index: KeyIndex, *, may_be_ahead: bool) -> None:
+    """Apply the changes that the index lacks; rebuild it where it cannot be caught up.
+
+    An index that may be ahead of the log may hold any key of the changes that were lost, also where its
+    applied offset is not beyond the end.
+    """
     applied, view = index.applied(tablet.bucket), tablet.view
-    if applied > view.visible:
-        assert tablet.settings.fsync is not FsyncMode.ALWAYS
-        _rebuild(tablet, "it is ahead of the log, which was not synced")
+    if may_be_ahead or applied > view.visible:
+        _rebuild(tablet, "it may be ahead of the log, which was not synced")
+        # The offsets of what was lost are given away again next: what a crash leaves must not refer to them.
+        index.flush()
     elif applied < view.base:
         _rebuild(tablet, "it is behind the base")
     elif applied < view.visible and not _catch_up(tablet, index, applied):

@@ -17,6 +17,7 @@ from penstock.codec.manifest import FileEntry, Manifest
 from penstock.errors import CorruptionError
 from penstock.index.key_index import KeyIndex
 from penstock.log.segment import Segment, cut_segment, read_segment
+from penstock.log.segment_header import SYNCED
 from penstock.log.tail import Tail
 from penstock.model.change import OP, PREV, SYSTEM_FIELDS, Op
 from penstock.model.facts import NO_ID
@@ -26,7 +27,7 @@ from penstock.tablet.ends import Ends
 from penstock.tablet.index_replay import replay_index
 from penstock.tablet.merge_rule import MergeRule
 from penstock.tablet.owner_state import OwnerState
-from penstock.tablet.settings import FsyncMode, TabletSettings
+from penstock.tablet.settings import TabletSettings
 from penstock.tablet.span import Run, Span
 from penstock.tablet.tablet import Tablet, file_name
 from penstock.tablet.tablet_schema import TabletSchema
@@ -49,24 +50,22 @@ def open_tablet(
     """
     files.sync_names()
     manifest = files.newest_manifest()
-    durable_end = manifest.durable_end if manifest is not None else 0
-    if schema.keyed and settings.fsync is FsyncMode.ALWAYS:
-        # The index is written after the log was synced.
-        durable_end = max(durable_end, index.applied(files.bucket))
-    segments = _read_segments(files, start=manifest.log_start if manifest is not None else 0, durable_end=durable_end)
+    segments = _read_segments(files, manifest, applied=index.applied(files.bucket) if schema.keyed else 0)
     state = _assemble(files, manifest, segments, schema)
     if schema.keyed:
         _recover_ends(files, state)
     tablet = Tablet(files, schema, rule=rule, index=index, settings=settings, state=state)
     if schema.keyed:
-        replay_index(tablet, index)
+        replay_index(tablet, index, may_be_ahead=_may_have_lost(files, segments))
     tablet.snapshots.load()
     files.remove_rubbish(manifest)
     return tablet
 
 
-def _read_segments(files: BucketFiles, *, start: int, durable_end: int) -> list[tuple[str, Segment]]:
+def _read_segments(files: BucketFiles, manifest: Manifest | None, *, applied: int) -> list[tuple[str, Segment]]:
     """Read the segments that are not sealed; once they are known to be whole, cut a torn tail and sync it."""
+    start = manifest.log_start if manifest is not None else 0
+    durable_end = manifest.durable_end if manifest is not None else 0
     found: list[tuple[str, Segment]] = []
     names = files.names("segment")
     unfinished = None
@@ -80,6 +79,9 @@ def _read_segments(files: BucketFiles, *, start: int, durable_end: int) -> list[
             files.remove([name])  # sealed
         else:
             found.append((name, segment))
+    if not found or found[-1][1].boot == SYNCED:
+        # The index was written after the log was synced.
+        durable_end = max(durable_end, applied)
     _check_whole(files, [segment for _, segment in found], start=start, durable_end=durable_end)
     if unfinished is not None:
         # Behind a younger segment nobody could tell any more that its creation never finished.
@@ -87,6 +89,15 @@ def _read_segments(files: BucketFiles, *, start: int, durable_end: int) -> list[
     elif found and found[-1][0] == names[-1]:
         cut_segment(files.disk, files.path(names[-1]), found[-1][1].valid_bytes)
     return found
+
+
+def _may_have_lost(files: BucketFiles, segments: list[tuple[str, Segment]]) -> bool:
+    """Tell whether a power loss may have taken changes that the index knows.
+
+    Only the last segment's: the others were finished with a sync. While the machine runs nothing that was
+    written is lost, whoever was killed.
+    """
+    return bool(segments) and segments[-1][1].boot not in {SYNCED, files.disk.boot_id()}
 
 
 def _check_whole(files: BucketFiles, segments: list[Segment], *, start: int, durable_end: int) -> None:

@@ -322,6 +322,7 @@ class Tablet:
             schema=self.schema,
             start=self.state.visible,
             preallocate_bytes=self.settings.segment_bytes if self._rolled else _FIRST_SEGMENT_BYTES,
+            synced=self.settings.fsync is FsyncMode.ALWAYS,
         )
         self._next_segment = None
         return self._active

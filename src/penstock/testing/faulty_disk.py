@@ -27,11 +27,14 @@ class FaultyDisk(FaultGate):
         super().__init__()
         self.capacity_bytes = capacity_bytes
         self._names = VolatileNames()
+        self._boots = 1
 
     def after_power_loss(self, seed: int) -> FaultyDisk:
         """Return a disk as it may look after the power failed now; this one is unchanged."""
         with self.lock:
-            return self._successor(self._names.after_power_loss(Random(seed)))
+            disk = self._successor(self._names.after_power_loss(Random(seed)))
+            disk._boots += 1
+            return disk
 
     def after_kill(self) -> FaultyDisk:
         """Return the disk as it is after the process was killed: the kernel still has all that was written."""
@@ -41,6 +44,7 @@ class FaultyDisk(FaultGate):
     def _successor(self, names: VolatileNames) -> FaultyDisk:
         disk = FaultyDisk(capacity_bytes=self.capacity_bytes)
         disk._names = names
+        disk._boots = self._boots
         return disk
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
@@ -167,6 +171,10 @@ class FaultyDisk(FaultGate):
         with self.lock:
             self.before_read(path)
             return self._file(path).size
+
+    def boot_id(self) -> bytes:
+        """Return how often the power came back, and that there was power at all."""
+        return self._boots.to_bytes(16, "big")
 
     def _check_parent(self, path: str) -> None:
         if parent_of(path) not in self._names.directories:

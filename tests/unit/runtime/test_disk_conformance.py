@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -345,3 +347,19 @@ def test_paths_that_leave_the_root_or_are_not_normal_are_a_bug(disk: Disk, path:
     for act in (lambda: disk.read(path), lambda: disk.create(path), lambda: disk.replace("a", path)):
         with pytest.raises(AssertionError):
             act()
+
+
+def test_boot_id_stays_the_same_while_the_machine_runs(disk: Disk) -> None:
+    first = disk.boot_id()
+
+    assert len(first) == 16
+    assert first != bytes(16)
+    assert disk.boot_id() == first
+
+
+def test_boot_of_this_machine_is_known_to_every_process(tmp_path: Path) -> None:
+    script = f"from penstock.runtime.local_disk import LocalDisk; print(LocalDisk({str(tmp_path)!r}).boot_id().hex())"
+
+    found = {subprocess.check_output([sys.executable, "-c", script], text=True) for _ in range(2)}
+
+    assert len(found) == (1 if Path("/proc/sys/kernel/random/boot_id").exists() else 2)

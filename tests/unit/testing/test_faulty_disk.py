@@ -300,3 +300,11 @@ def test_threads_may_use_one_disk() -> None:
 
     assert disk.operations == 4 * 401
     assert [disk.read(path) for path in disk.paths()] == [bytes([number]) * 2000 for number in range(4)]
+
+
+def test_power_loss_is_another_boot_and_a_kill_is_not() -> None:
+    disk = FaultyDisk()
+
+    boots = [disk.boot_id(), disk.after_kill().boot_id(), disk.after_power_loss(0).after_kill().boot_id()]
+
+    assert boots[0] == boots[1] != boots[2]
