@@ -31,7 +31,7 @@ import rocksdict
 
 from penstock.errors import ClosedError, CorruptionError, UnsupportedError
 from penstock.index.key_index import Offsets
-from penstock.index.rocks_errors import mapped
+from penstock.index.rocks_errors import check_undamaged, mapped
 from penstock.index.rocks_fork import check_not_forked, hold
 from penstock.index.rocks_format import (
     FORMAT_VERSION,
@@ -86,6 +86,7 @@ class RocksKeyIndex:
         """
         self._path = Path(path)
         check_not_forked(self._path)
+        check_undamaged(self._path)
         self._settings = settings or RocksIndexSettings()
         self._changed = threading.Condition()
         self._calls = 0

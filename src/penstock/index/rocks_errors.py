@@ -1,15 +1,20 @@
-"""What RocksDB reports, as errors of ours: by what the caller does next."""
+"""What RocksDB reports, as errors of ours: by what the caller does next.
+
+Damage that is met in use is noted in the directory. RocksDB opens such a store again without a word, and it is
+of no more use then: whoever opens it next is told, and makes it anew.
+"""
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from penstock.errors import CorruptionError, DirectoryInUseError, DiskFullError, UnavailableError
 
+_DAMAGED: Final = "DAMAGED"
 _NOT_DAMAGE: Final = (
     ("LOCK:", DirectoryInUseError, "another holder has the index open; close it first"),
     ("No space left on device", DiskFullError, "no space left for the index; free some and try again"),
@@ -35,4 +40,18 @@ def mapped(path: Path) -> Iterator[None]:
         for mark, kind, message in _NOT_DAMAGE:
             if mark in reason:
                 raise kind(message, path=path) from error
-        raise CorruptionError("the index is damaged; rebuild it", path=path, reason=reason) from error
+        with suppress(OSError):
+            (path / _DAMAGED).touch()
+        raise CorruptionError(
+            "the index is damaged; open the data directory again to have it rebuilt", path=path, reason=reason
+        ) from error
+
+
+def check_undamaged(path: Path) -> None:
+    """Refuse a store in which damage was met.
+
+    Raises:
+        CorruptionError: it was.
+    """
+    if (path / _DAMAGED).exists():
+        raise CorruptionError("the index was found damaged when it was last used", path=path)

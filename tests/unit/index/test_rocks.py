@@ -112,9 +112,11 @@ def test_a_damaged_file_is_corruption_never_a_wrong_answer(tmp_path: Path, victi
     else:
         hurt.unlink()
 
-    with pytest.raises(CorruptionError, match="rebuild it") as caught:
+    with pytest.raises(CorruptionError, match="to have it rebuilt") as caught:
         open_and_read(path)
     assert type(caught.value.__cause__) is Exception
+    with pytest.raises(CorruptionError, match="found damaged when it was last used"):
+        RocksKeyIndex(path)
 
 
 def test_a_scan_over_a_damaged_block_is_an_error_not_a_short_answer(tmp_path: Path) -> None:
