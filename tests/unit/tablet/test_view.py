@@ -24,7 +24,8 @@ def view(*bounds: int, base: int = 0) -> TabletView:
     spans = []
     for start, end in pairwise(bounds):
         rows = pa.RecordBatch.from_arrays([pa.array(range(start, end))], schema=SCHEMA)
-        spans.append(Span(start, end, (Run(TailView(SCHEMA, start, end, (Chunk(rows),), BatchDirectory.empty()), Ends()),)))
+        tail = TailView(SCHEMA, start, end, (Chunk(rows),), BatchDirectory.empty())
+        spans.append(Span(start, end, (Run(tail, Ends()),)))
     return TabletView.of(BucketId(1, 0, 0), base, bounds[-1], tuple(spans))
 
 
