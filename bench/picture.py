@@ -48,7 +48,9 @@ def _rows(figures: list[Figure]) -> dict[tuple[str, str], list[tuple[str, float]
     ours = {(f.section, f.score.job): f.score for f in figures if f.peer.startswith(OURS)}
     for figure in figures:
         key = (figure.section, figure.score.job)
-        if key in ours and not figure.peer.startswith(OURS):
+        # What was too little to be measured has no multiple.
+        measured = key in ours and figure.score.value > 0 and ours[key].value > 0
+        if measured and not figure.peer.startswith(OURS):
             rows.setdefault(key, []).append((figure.peer, _ratio(figure.score, ours[key])))
     # Jobs run in an order of their own; people look for the peers of one kind together.
     sections = list(dict.fromkeys(section for section, _ in rows))
@@ -56,8 +58,7 @@ def _rows(figures: list[Figure]) -> dict[tuple[str, str], list[tuple[str, float]
 
 
 def _ratio(theirs: Score, ours: Score) -> float:
-    a, b = max(theirs.value, 1e-9), max(ours.value, 1e-9)
-    return b / a if ours.less_is_better else a / b
+    return ours.value / theirs.value if ours.less_is_better else theirs.value / ours.value
 
 
 def _head(drawing: Drawing, peers: list[str], facts: dict[str, str]) -> float:

@@ -32,7 +32,7 @@ def plot(points: list[Point]) -> str:
     for power in range(low, high + 1):
         y = BOTTOM - (power - low) / (high - low) * (BOTTOM - TOP)
         drawing.rule(LEFT, y, RIGHT, y)
-        drawing.text(LEFT - 8, y + 4, f"{10.0**power:g}", kind="quiet", anchor="end", size=12)
+        drawing.text(LEFT - 8, y + 4, f"{10.0**power:,g}", kind="quiet", anchor="end", size=12)
     for x in xs:
         place = LEFT + INSET + xs.index(x) / max(len(xs) - 1, 1) * (RIGHT - LEFT - 2 * INSET)
         drawing.text(place, BOTTOM + 22, f"{x:,}", kind="quiet", anchor="middle", size=12)

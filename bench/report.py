@@ -70,7 +70,7 @@ def scaling_table(points: list[Point]) -> str:
     lines = ["| as | work | at: microseconds a row | last / first | of linear | |", "|---|---|---|---:|---:|---|"]
     for plot, line in dict.fromkeys((point.plot, point.line) for point in points):
         row = [point for point in points if (point.plot, point.line) == (plot, line)]
-        costs = ", ".join(f"{point.x:,}: {point.microseconds:,.3g}" for point in row)
+        costs = ", ".join(f"{point.x:,}: {_number(point.microseconds)}" for point in row)
         raw = row[-1].microseconds / row[0].microseconds
         lines.append(f"| {plot} | {line} | {costs} | {raw:.2f}x | {growth(row):.2f} | {_word(row)} |")
     return "\n".join(lines)
@@ -109,10 +109,14 @@ def _best(figures: list[Figure]) -> str | None:
 def _cell(score: Score | None, *, bold: bool) -> str:
     if score is None:
         return ""
-    value = f"{score.value:,.0f}" if score.value >= 100 else f"{score.value:.3g}"
+    value = _number(score.value)
     spread = f" ±{score.spread:.0f}%" if score.repeats > 1 else ""
     note = f" ({score.note})" if score.note else ""
     return (f"**{value}**" if bold else value) + spread + note
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _title(section: str) -> str:
@@ -139,9 +143,10 @@ def merged(reports: list[Report]) -> Report:
     figures = {(f.section, f.peer, f.score.job): f for report in reports for f in report.figures}
     measured = {(m.job, m.unit, m.bound_name): m for report in reports for m in report.measurements}
     points = {(p.plot, p.line, p.x): p for report in reports for p in report.points}
-    dates = " and ".join(dict.fromkeys(report.facts["date"] for report in reports))
+    dates = list(dict.fromkeys(report.facts["date"] for report in reports))
+    when = " and ".join(dates) if len(dates) < 3 else f"{min(dates)} to {max(dates)}"
     return Report(
-        {**reports[0].facts, "date": dates},
+        {**reports[0].facts, "date": when},
         {name: words for report in reports for name, words in report.settings.items()},
         {name: why for report in reports for name, why in report.absent.items()},
         list(figures.values()),

@@ -21,6 +21,7 @@ from bench.drawing import MARK, Drawing
 from bench.job_scaling import widened
 from bench.measurement import Figure, Measurement, Point, Score, timing
 from bench.peers import penstock_embedded, sqlite_file
+from bench.picture import draw
 from bench.report import Report, merged, read, verdict
 from bench.runner import ORDER, jobs
 from bench.workload import Workload, rows
@@ -176,6 +177,20 @@ def test_runs_are_merged_and_the_last_wins() -> None:
     assert [f.score.value for f in both.figures if f.peer == "Other" and f.score.unit == "rows/s"] == [260.0]
     assert len(both.figures) == len(FIGURES)
     assert both.points == POINTS
+
+
+def test_many_runs_are_dated_by_their_first_and_last() -> None:
+    runs = [replace(report(), facts={**report().facts, "date": f"2026-01-0{day}"}) for day in (2, 1, 3)]
+
+    assert merged(runs).facts["date"] == "2026-01-01 to 2026-01-03"
+
+
+def test_what_was_too_little_to_be_measured_has_no_mark() -> None:
+    nothing = Figure("in process", "Other", False, Score("memory", "MB", 0.0, less_is_better=True))
+    ours = Figure("in process", "Penstock", False, Score("memory", "MB", 1.0, less_is_better=True))
+
+    assert ">memory<" not in draw([*FIGURES, nothing, ours], {})
+    assert ">recovery<" in draw([*FIGURES, nothing, ours], {})
 
 
 def test_pages_get_the_figures_of_a_run_and_keep_their_words(tmp_path: Path) -> None:
