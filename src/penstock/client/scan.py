@@ -6,7 +6,7 @@ import importlib
 import threading
 import weakref
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -28,6 +28,9 @@ from penstock.model.bucket import TableBucket
 from penstock.model.calls import Cut, OpenScan, Page
 from penstock.model.html_table import html_table
 from penstock.model.table import TableInfo
+
+Step = tuple[int, Portion]
+"""Which position was read on, and what was read."""
 
 
 class Scan(Iterator[pa.RecordBatch]):
@@ -60,10 +63,10 @@ class Scan(Iterator[pa.RecordBatch]):
         # The generator must not hold the scan, or its thread would keep a forgotten scan alive.
         steps = _steps(link, info, request, pin, tuple(positions), first=first)
         # With a limit a page ahead may be one too many; beside an engine in this process a thread only costs.
-        ahead = link.distant and request.limit is None and (first is None or first.has_more)
+        self._ahead = link.distant and request.limit is None and (first is None or first.has_more)
         # Begun, so that closing the generator ends the session that its first page belongs to.
-        self._begun = next(steps) if first is not None and not ahead else None
-        self._steps = PageAhead(steps, name=f"penstock-scan-{info.path}") if ahead else steps
+        self._begun = next(steps) if first is not None else None
+        self._steps: Generator[Step, None, None] | PageAhead[Step] = steps
         self._reading = threading.Lock()
         # A generator that was never asked has nothing to clean up when it is forgotten; the cut is there already.
         weakref.finalize(self, pin.release).atexit = False
@@ -176,6 +179,12 @@ class Scan(Iterator[pa.RecordBatch]):
         ).encode()
 
     def __next__(self) -> pa.RecordBatch:
+        if self._ahead and not isinstance(self._steps, PageAhead):
+            # Only now: whoever takes batches one by one works on them in between, others would gain nothing.
+            self._steps = PageAhead(self._steps, name=f"penstock-scan-{self._info.path}")
+        return self._next()
+
+    def _next(self) -> pa.RecordBatch:
         while True:
             index, (batch, next_offset) = self._next_step()
             self._index = index
@@ -184,7 +193,7 @@ class Scan(Iterator[pa.RecordBatch]):
                 self._left = None if self._left is None else self._left - batch.num_rows
                 return pa.RecordBatch.from_arrays(batch.select(self._schema.names).columns, schema=self._schema)
 
-    def _next_step(self) -> tuple[int, Portion]:
+    def _next_step(self) -> Step:
         with self._reading:
             if not self._closed.is_set():
                 try:
@@ -205,8 +214,11 @@ class Scan(Iterator[pa.RecordBatch]):
 
     def to_arrow(self) -> pa.Table:
         """Return the rest of the rows as a table."""
-        with self:
-            return pa.Table.from_batches(list(self), schema=self._schema)
+        with self, suppress(StopIteration):
+            batches: list[pa.RecordBatch] = []
+            while True:
+                batches.append(self._next())
+        return pa.Table.from_batches(batches, schema=self._schema)
 
     def to_pandas(self) -> Any:
         """Return the rest of the rows as a pandas DataFrame."""
@@ -269,7 +281,7 @@ def _steps(
     positions: tuple[BucketPosition, ...],
     *,
     first: Page | None,
-) -> Generator[tuple[int, Portion], None, None]:
+) -> Generator[Step, None, None]:
     left = request.limit
     try:
         for index, position in enumerate(positions):

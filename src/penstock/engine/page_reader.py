@@ -170,7 +170,7 @@ class PageReader:
             return PageRows((pa.RecordBatch.from_pylist([], schema=self._plan.projection.shown),))
         if len(pieces) == 1:
             return PageRows((pieces[0],))
-        if sum(piece.nbytes for piece in pieces) >= APART_BYTES_MIN * len(pieces):
+        if sum(pa.ipc.get_record_batch_size(piece) for piece in pieces) >= APART_BYTES_MIN * len(pieces):
             return PageRows(tuple(pieces), tuple(ends[:-1]))
         return PageRows((pa.concat_batches(pieces),))
 

@@ -36,6 +36,7 @@ FRAME_BYTES_MAX: Final = 1 << 30
 HEADER_BYTES_MAX: Final = 16 << 20
 BODIES_MAX: Final = 65_536
 _HEAD: Final = struct.Struct("<2sBBI")
+HEAD_BYTES: Final = _HEAD.size
 WORD_BYTES: Final = 8
 """Columns lie at multiples of this."""
 
@@ -60,40 +61,48 @@ class Frame:
     bodies: tuple[pa.Buffer, ...] = ()
 
 
-def encode_frame(
-    kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.RecordBatch] = (), *, fill_bytes: int = 0
-) -> pa.Buffer:
+def encode_frame(kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.RecordBatch] = ()) -> pa.Buffer:
     """Return the bytes of a frame; each batch is copied once, straight into them.
-
-    A frame without batches can be filled up with some bytes that mean nothing.
 
     Raises:
         LimitError: the frame would be larger than any may be.
     """
+    if not batches:
+        return pa.py_buffer(frame_of(kind, encode_header(header)))
     bodies = [Body(batch) for batch in batches]
-    if bodies:
-        header = {**header, "bodies": [body.size for body in bodies]}
-    text = _JSON.encode(header).encode()
+    text = encode_header({**header, "bodies": [body.size for body in bodies]})
     behind = 0
     for body in bodies:
         behind = _aligned(behind) + body.size
-    text += b" " * (_filling(_HEAD.size + len(text), behind) if bodies else fill_bytes)
-    start = _HEAD.size + len(text)
-    total = start + behind
-    if total > FRAME_BYTES_MAX or len(text) > HEADER_BYTES_MAX:
+    text += b" " * _filling(HEAD_BYTES + len(text), behind)
+    total = HEAD_BYTES + len(text) + behind
+    if total > FRAME_BYTES_MAX:
         raise LimitError("the message is too large; ask for less, or send smaller batches", bytes=total)
-    head = _HEAD.pack(MAGIC, PROTOCOL_VERSION, kind, len(text))
-    if not bodies:
-        return pa.py_buffer(head + text)
     frame = pa.allocate_buffer(total)
     with pa.FixedSizeBufferWriter(frame) as sink:
-        sink.write(head + text)
+        sink.write(frame_of(kind, text))
         position = 0
         for body in bodies:
             sink.write(bytes(_aligned(position) - position))
             body.write_to(sink)
             position = _aligned(position) + body.size
     return frame
+
+
+def encode_header(header: dict[str, Any]) -> bytes:
+    """Return a header as text, behind which blanks may follow."""
+    return _JSON.encode(header).encode()
+
+
+def frame_of(kind: FrameKind, text: bytes) -> bytes:
+    """Return the bytes of a frame up to the end of its header.
+
+    Raises:
+        LimitError: the header is larger than any may be.
+    """
+    if len(text) > HEADER_BYTES_MAX:
+        raise LimitError("the message is too large; ask for less, or send smaller batches", bytes=len(text))
+    return _HEAD.pack(MAGIC, PROTOCOL_VERSION, kind, len(text)) + text
 
 
 def decode_frame(frame: pa.Buffer) -> Frame:

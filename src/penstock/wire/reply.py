@@ -15,28 +15,30 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.wire.frame import WORD_BYTES, FrameKind, encode_frame
+from penstock.wire.frame import HEAD_BYTES, WORD_BYTES, FrameKind, encode_frame, encode_header, frame_of
 
 BLANK: Final = 0x20
 # A message up to this size is part of what the transport read at once, and comes to lie anywhere.
 _SMALL_BYTES: Final = 1 << 14
+_BLANK_BYTE: Final = bytes([BLANK])
 _DATA: Final = "data"
 
 
 class Reply:
     """What is answered to one request."""
 
-    __slots__ = ("batches", "header", "kind")
+    __slots__ = ("batches", "header", "kind", "sizes")
 
     def __init__(self, kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.RecordBatch] = ()) -> None:
         self.kind = kind
         self.header = header
         self.batches = batches
+        self.sizes: list[int] = [pa.ipc.get_record_batch_size(batch) for batch in batches]
 
     @property
     def bytes(self) -> int:
         """Return about how many bytes the reply has."""
-        return sum(batch.nbytes for batch in self.batches)
+        return sum(self.sizes)
 
     def frame(self) -> pa.Buffer:
         """Return the reply as one frame.
@@ -56,7 +58,7 @@ class DataSchema:
         """Take the schema of the first batch to be sent."""
         self.schema = batch.schema
         # Arrow's own header of a batch has one length for all batches with rows of a schema.
-        header = pa.ipc.read_message(batch.slice(0, 1).serialize()).metadata.size
+        header = int(pa.ipc.read_message(batch.slice(0, 1).serialize()).metadata.size)
         self._ahead_bytes = 1 + _varint_bytes(header) + header
 
     def fits(self, reply: Reply) -> bool:
@@ -69,23 +71,17 @@ class DataSchema:
         Raises:
             LimitError: the header is larger than any may be.
         """
-        *others, last = reply.batches
-        for batch in others:
-            yield batch, pa.py_buffer(bytes([BLANK]) * (1 + self._filling(batch, 1)))
-        header = encode_frame(reply.kind, {**reply.header, _DATA: len(reply.batches)})
-        filling = self._filling(last, header.size)
-        yield (
-            last,
-            header
-            if not filling
-            else encode_frame(reply.kind, {**reply.header, _DATA: len(reply.batches)}, fill_bytes=filling),
-        )
+        last = len(reply.batches) - 1
+        for batch, size in zip(reply.batches[:last], reply.sizes, strict=False):
+            yield batch, pa.py_buffer(_BLANK_BYTE * (1 + self._filling(size, 1)))
+        text = encode_header({**reply.header, _DATA: last + 1})
+        filling = self._filling(reply.sizes[last], HEAD_BYTES + len(text))
+        yield reply.batches[last], pa.py_buffer(frame_of(reply.kind, text + _BLANK_BYTE * filling))
 
-    def _filling(self, batch: pa.RecordBatch, metadata_bytes: int) -> int:
-        """Return how many bytes the metadata lacks for the batch behind it to lie at words on arrival."""
+    def _filling(self, size: int, metadata_bytes: int) -> int:
+        """Return how many bytes metadata lacks for the batch of that size behind it to lie at words on arrival."""
         # In front: Arrow's header and the metadata, each behind a tag of one byte and its length as a varint;
         # then the tag of the columns, two bytes, and their length.
-        size = int(batch.nbytes)
         if size < _SMALL_BYTES:
             return 0
         start = self._ahead_bytes + 1 + _varint_bytes(metadata_bytes) + metadata_bytes + 2 + _varint_bytes(size)
