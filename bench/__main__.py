@@ -33,7 +33,9 @@ def main() -> int:
     chosen = [job for job in asked.only or jobs() if asked.only or job not in (LONG if asked.quick else ())]
     chosen = [job for job in chosen if job not in (asked.without or ())]
     roster = call_roll(work, asked.peer)
-    asked.results.mkdir(exist_ok=True)
+    for name, why in roster.absent.items():
+        print(f"{name} does not take part: {why}", file=sys.stderr)
+    asked.results.mkdir(parents=True, exist_ok=True)
     target = asked.results / f"{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
     keep = partial(_keep, target)
     report, failed = run(replace(work, peers=tuple(roster.present)), chosen, roster, keep)
