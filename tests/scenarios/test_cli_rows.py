@@ -135,6 +135,11 @@ def test_lookup_finds_rows_by_key(orders: Penstock, tmp_path: Path) -> None:
     assert [json.loads(line) for line in found] == [{"city": "Ulm", "_found": True}, {"city": None, "_found": False}]
 
 
+def test_key_of_one_column_needs_no_name(orders: Penstock) -> None:
+    assert orders("lookup", "shop.orders", "2").stdout == orders("lookup", "shop.orders", "id=2").stdout
+    assert "each name once; this is '3'" in orders("lookup", "shop.orders", "2", "3", code=2).stderr
+
+
 def test_prefix_lookup_finds_all_rows_that_share_it(penstock: Penstock) -> None:
     penstock("table", "create", "t", "city STRING, day DATE, n INT, PRIMARY KEY (city, day)", "--bucket-key", "city")
     given = "city,day,n\nUlm,2026-07-01,1\nUlm,2026-07-02,2\nBonn,2026-07-01,3\n"

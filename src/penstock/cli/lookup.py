@@ -22,6 +22,7 @@ app = typer.Typer(rich_markup_mode="rich", add_completion=False)
 @app.command(
     epilog=examples(
         "penstock lookup shop.orders id=17",
+        "penstock lookup shop.orders 17",
         "penstock lookup shop.revenue city=Ulm day=2026-07-01 --output json",
         "penstock lookup shop.revenue city=Ulm --prefix",
         "penstock lookup shop.orders --keys keys.csv --columns amount",
@@ -31,7 +32,8 @@ def lookup(
     context: typer.Context,
     table: TablePathArgument,
     key: Annotated[
-        list[str] | None, typer.Argument(metavar="COLUMN=VALUE...", help="The key, column by column.")
+        list[str] | None,
+        typer.Argument(metavar="COLUMN=VALUE...", help="The key, column by column; of one column, its value will do."),
     ] = None,
     *,
     keys: Annotated[
@@ -73,6 +75,8 @@ def lookup(
 
 def _read_key(table: Table, given: list[str]) -> dict[str, object]:
     primary_key = table.info.primary_key
+    if len(primary_key) == len(given) == 1 and "=" not in given[0]:
+        given = [f"{primary_key[0]}={given[0]}"]
     pairs = read_pairs(given, "a key")
     unknown = [name for name in pairs if name not in primary_key]
     if unknown:
