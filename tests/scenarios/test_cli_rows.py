@@ -137,7 +137,7 @@ def test_lookup_finds_rows_by_key(orders: Penstock, tmp_path: Path) -> None:
 
 def test_key_of_one_column_needs_no_name(orders: Penstock) -> None:
     assert orders("lookup", "shop.orders", "2").stdout == orders("lookup", "shop.orders", "id=2").stdout
-    assert "each name once; this is '3'" in orders("lookup", "shop.orders", "2", "3", code=2).stderr
+    assert "each name once; this is '2'" in orders("lookup", "shop.orders", "2", "3", code=2).stderr
 
 
 def test_prefix_lookup_finds_all_rows_that_share_it(penstock: Penstock) -> None:
