@@ -7,6 +7,7 @@ opened again at the same snapshot, at the offset after the last page: that is al
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -115,15 +116,16 @@ class BucketScan:
             return self._link.node.open_scanner(replace(self._call, cut_id=self._pin.cut_id))
 
     def _close(self) -> None:
-        if self._scanner_id is None or self._link.closed:
-            return
-        try:
-            self._link.node.close_scanner(self._scanner_id)
-        except PenstockError:
-            # A session that cannot be closed now expires by itself; the rows have been read.
-            return
-        finally:
-            self._scanner_id = None
+        scanner_id, self._scanner_id = self._scanner_id, None
+        if scanner_id is not None:
+            close_session(self._link, scanner_id)
+
+
+def close_session(link: Link, scanner_id: str) -> None:
+    """End a scan session as far as the node can be reached; it would expire by itself."""
+    if not link.closed:
+        with suppress(PenstockError):
+            link.node.close_scanner(scanner_id)
 
 
 def _worth_opening_again(error: PenstockError) -> bool:

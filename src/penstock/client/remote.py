@@ -43,7 +43,7 @@ from penstock.model.calls import (
 from penstock.model.lease import AcquireLease, LeaseInfo, Snapshot
 from penstock.model.ports import FLIGHT_PORT
 from penstock.model.table import TableInfo, TableSpec
-from penstock.wire import calls
+from penstock.wire import calls as wire
 from penstock.wire.call import Call
 from penstock.wire.frame import FRAME_BYTES_MAX
 from penstock.wire.plain import plain_batch
@@ -104,67 +104,67 @@ class RemoteNode(RemoteOwners):
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         """Create a database."""
-        self._ask(calls.CREATE_DATABASE, name=name, if_not_exists=if_not_exists)
+        self._ask(wire.CREATE_DATABASE, name=name, if_not_exists=if_not_exists)
 
     def list_databases(self) -> list[str]:
         """Return the names of all databases, sorted."""
-        return self._ask(calls.LIST_DATABASES)
+        return self._ask(wire.LIST_DATABASES)
 
     def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
         """Drop a database; with tables in it only if `cascade`."""
-        self._ask(calls.DROP_DATABASE, name=name, cascade=cascade, if_exists=if_exists)
+        self._ask(wire.DROP_DATABASE, name=name, cascade=cascade, if_exists=if_exists)
 
     def create_table(self, path: str, spec: TableSpec, *, if_not_exists: bool = False) -> TableInfo:
         """Create a table."""
-        return self._ask(calls.CREATE_TABLE, path=path, spec=spec, if_not_exists=if_not_exists)
+        return self._ask(wire.CREATE_TABLE, path=path, spec=spec, if_not_exists=if_not_exists)
 
     def table(self, path: str) -> TableInfo:
         """Return the table of that path as it is now."""
-        return self._ask(calls.TABLE, path=path)
+        return self._ask(wire.TABLE, path=path)
 
     def table_by_id(self, table_id: int) -> TableInfo:
         """Return the table of that id as it is now."""
-        return self._ask(calls.TABLE_BY_ID, table_id=table_id)
+        return self._ask(wire.TABLE_BY_ID, table_id=table_id)
 
     def list_tables(self, database: str) -> list[str]:
         """Return the names of a database's tables, sorted."""
-        return self._ask(calls.LIST_TABLES, database=database)
+        return self._ask(wire.LIST_TABLES, database=database)
 
     def drop_table(self, path: str, *, if_exists: bool = False) -> None:
         """Drop a table."""
-        self._ask(calls.DROP_TABLE, path=path, if_exists=if_exists)
+        self._ask(wire.DROP_TABLE, path=path, if_exists=if_exists)
 
     def add_column(self, table_id: int, name: str, type: pa.DataType, agg: AggFunction | None = None) -> TableInfo:
         """Add a nullable column; rows written before read null."""
-        return self._ask(calls.ADD_COLUMN, table_id=table_id, name=name, type=type, agg=agg)
+        return self._ask(wire.ADD_COLUMN, table_id=table_id, name=name, type=type, agg=agg)
 
     def list_partitions(self, table_id: int) -> list[str]:
         """Return the partition names of a table, sorted."""
-        return self._ask(calls.LIST_PARTITIONS, table_id=table_id)
+        return self._ask(wire.LIST_PARTITIONS, table_id=table_id)
 
     def create_partition(self, table_id: int, values: Mapping[str, object], *, if_not_exists: bool = False) -> str:
         """Create a partition; return its name."""
-        return self._ask(calls.CREATE_PARTITION, table_id=table_id, values=values, if_not_exists=if_not_exists)
+        return self._ask(wire.CREATE_PARTITION, table_id=table_id, values=values, if_not_exists=if_not_exists)
 
     def drop_partition(self, table_id: int, values: Mapping[str, object], *, if_exists: bool = False) -> None:
         """Drop a partition with its rows."""
-        self._ask(calls.DROP_PARTITION, table_id=table_id, values=values, if_exists=if_exists)
+        self._ask(wire.DROP_PARTITION, table_id=table_id, values=values, if_exists=if_exists)
 
     def buckets(self, table_id: int) -> list[TableBucket]:
         """Return every bucket of the table, of every partition, sorted."""
-        return self._ask(calls.BUCKETS, table_id=table_id)
+        return self._ask(wire.BUCKETS, table_id=table_id)
 
     def write(self, call: WriteCall) -> WriteResult:
         """Apply a write; return when it is durable and visible."""
-        return self._ask(calls.WRITE, rows=call.batch.num_rows, call=_plain_write(call))
+        return self._ask(wire.WRITE, rows=call.batch.num_rows, call=_plain_write(call))
 
     def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
         """Delete the rows that match a serialised filter, as of one cut."""
-        return self._ask(calls.DELETE_WHERE, table_id=table_id, filter=filter, writer_id=writer_id, sequence=sequence)
+        return self._ask(wire.DELETE_WHERE, table_id=table_id, filter=filter, writer_id=writer_id, sequence=sequence)
 
     def truncate(self, table_id: int) -> WriteResult:
         """Delete all rows, in the changelog."""
-        return self._ask(calls.TRUNCATE, table_id=table_id)
+        return self._ask(wire.TRUNCATE, table_id=table_id)
 
     def open_cut(
         self,
@@ -175,27 +175,36 @@ class RemoteNode(RemoteOwners):
     ) -> Cut:
         """Take and pin the present cut, or pin the one given."""
         named = None if buckets is None else list(buckets)
-        return self._ask(calls.OPEN_CUT, table_id=table_id, as_of=as_of, buckets=named)
+        return self._ask(wire.OPEN_CUT, table_id=table_id, as_of=as_of, buckets=named)
 
     def release_cut(self, cut_id: str) -> None:
         """Unpin a cut; idempotent."""
-        self._ask(calls.RELEASE_CUT, cut_id=cut_id)
+        self._ask(wire.RELEASE_CUT, cut_id=cut_id)
 
     def named_cut(self, table_id: int, name: str, ttl_ms: int) -> Cut:
         """Return the cut of that name, which the first to ask fixes; kept for `ttl_ms` after the last to ask."""
-        return self._ask(calls.NAMED_CUT, table_id=table_id, name=name, ttl_ms=ttl_ms)
+        return self._ask(wire.NAMED_CUT, table_id=table_id, name=name, ttl_ms=ttl_ms)
 
     def open_scanner(self, call: OpenScan) -> Page:
         """Open a scan session and return its first page (call 0)."""
         subject = rows_of(call)
-        page = self._ask(calls.OPEN_SCANNER, subject=subject, call=call)
+        page = self._ask(wire.OPEN_SCANNER, subject=subject, call=call)
         self._scanners.note(page, subject)
         return page
+
+    def open_scanners(self, calls: Sequence[OpenScan]) -> list[Page]:
+        """Open scan sessions up to the first with more than a page; return their first pages."""
+        subject = rows_of(calls[0])
+        pages = self._ask(wire.OPEN_SCANNERS, subject=subject, calls=tuple(calls))
+        if not 0 < len(pages) <= len(calls):
+            raise InvalidError("the server opened other scans than were asked for", asked=len(calls), opened=len(pages))
+        self._scanners.note(pages[-1], subject)
+        return pages
 
     def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
         """Return the page of that call number: the next one, or the latest again."""
         subject = self._scanners.get(scanner_id)
-        page = self._ask(calls.NEXT_PAGE, subject=subject, scanner_id=scanner_id, call_seq_id=call_seq_id)
+        page = self._ask(wire.NEXT_PAGE, subject=subject, scanner_id=scanner_id, call_seq_id=call_seq_id)
         if not page.has_more:
             self._scanners.forget(scanner_id)
         return page
@@ -203,79 +212,79 @@ class RemoteNode(RemoteOwners):
     def close_scanner(self, scanner_id: str) -> None:
         """End a scan session; idempotent."""
         self._scanners.forget(scanner_id)
-        self._ask(calls.CLOSE_SCANNER, scanner_id=scanner_id)
+        self._ask(wire.CLOSE_SCANNER, scanner_id=scanner_id)
 
     def resume_scanner(self, token: bytes) -> Page:
         """Open a session that goes on where the page with that resume token ended."""
         subject = ("resumed", len(token))
-        page = self._ask(calls.RESUME_SCANNER, subject=subject, token=token)
+        page = self._ask(wire.RESUME_SCANNER, subject=subject, token=token)
         self._scanners.note(page, subject)
         return page
 
     def list_scanners(self) -> list[ScannerInfo]:
         """Return the open scan sessions."""
-        return self._ask(calls.LIST_SCANNERS)
+        return self._ask(wire.LIST_SCANNERS)
 
     def kill_scanner(self, scanner_id: str) -> None:
         """End somebody's scan session."""
-        self._ask(calls.KILL_SCANNER, scanner_id=scanner_id)
+        self._ask(wire.KILL_SCANNER, scanner_id=scanner_id)
 
     def offsets(self, table_id: int, *, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:
         """Return base and end of every bucket; with a timestamp, base = the first change at or after it."""
-        found: Mapping[TableBucket, Offsets] = self._ask(calls.OFFSETS, table_id=table_id, timestamp_ms=timestamp_ms)
+        found: Mapping[TableBucket, Offsets] = self._ask(wire.OFFSETS, table_id=table_id, timestamp_ms=timestamp_ms)
         return dict(found)
 
     def pull_changes(self, call: PullChanges) -> list[ChangePage]:
         """Return changes of the buckets that have some; empty when the wait ran out."""
         subject = ("changes", call.table_id, call.schema_id, call.columns, call.images)
-        return self._ask(calls.PULL, wait_ms=call.wait_ms, subject=subject, call=call)
+        return self._ask(wire.PULL, wait_ms=call.wait_ms, subject=subject, call=call)
 
     def lookup(self, call: LookupCall) -> LookupResult:
         """Return one row for each key in the order asked, with `_found`."""
         subject = ("lookup", call.table_id, call.schema_id, call.columns)
-        return self._ask(calls.LOOKUP, subject=subject, call=_plain_keys(call))
+        return self._ask(wire.LOOKUP, subject=subject, call=_plain_keys(call))
 
     def prefix_lookup(self, call: LookupCall) -> LookupResult:
         """Return the live rows whose first key columns equal the one row of `keys`."""
         return self._ask(
-            calls.PREFIX_LOOKUP, subject=(call.table_id, call.schema_id, call.columns), call=_plain_keys(call)
+            wire.PREFIX_LOOKUP, subject=(call.table_id, call.schema_id, call.columns), call=_plain_keys(call)
         )
 
     def stats(self, table_id: int) -> TableStats:
         """Return the state of a table."""
-        return self._ask(calls.STATS, table_id=table_id)
+        return self._ask(wire.STATS, table_id=table_id)
 
     def create_snapshot(self, table_id: int) -> list[Snapshot]:
         """Snapshot every bucket of a table at one cut; return the newest of each."""
-        return self._ask(calls.CREATE_SNAPSHOT, table_id=table_id)
+        return self._ask(wire.CREATE_SNAPSHOT, table_id=table_id)
 
     def list_snapshots(self, table_id: int) -> list[Snapshot]:
         """Return the snapshots of a table, by bucket, oldest first."""
-        return self._ask(calls.LIST_SNAPSHOTS, table_id=table_id)
+        return self._ask(wire.LIST_SNAPSHOTS, table_id=table_id)
 
     def acquire_lease(self, call: AcquireLease) -> LeaseInfo:
         """Take a lease, or more under one that is held."""
-        return self._ask(calls.ACQUIRE, call=call)
+        return self._ask(wire.ACQUIRE, call=call)
 
     def renew_lease(self, lease_id: str, duration_ms: int | None = None) -> LeaseInfo:
         """Have a lease last that long from now on; None: as long as before."""
-        return self._ask(calls.RENEW_LEASE, lease_id=lease_id, duration_ms=duration_ms)
+        return self._ask(wire.RENEW_LEASE, lease_id=lease_id, duration_ms=duration_ms)
 
     def release_lease(self, lease_id: str, buckets: Sequence[TableBucket]) -> LeaseInfo:
         """Give some buckets of a lease back."""
-        return self._ask(calls.RELEASE_LEASE, lease_id=lease_id, buckets=list(buckets))
+        return self._ask(wire.RELEASE_LEASE, lease_id=lease_id, buckets=list(buckets))
 
     def drop_lease(self, lease_id: str) -> None:
         """Give a lease back with everything that it holds."""
-        self._ask(calls.DROP_LEASE, lease_id=lease_id)
+        self._ask(wire.DROP_LEASE, lease_id=lease_id)
 
     def list_leases(self) -> list[LeaseInfo]:
         """Return all leases."""
-        return self._ask(calls.LIST_LEASES)
+        return self._ask(wire.LIST_LEASES)
 
     def lease(self, lease_id: str) -> LeaseInfo:
         """Return a lease."""
-        return self._ask(calls.LEASE, lease_id=lease_id)
+        return self._ask(wire.LEASE, lease_id=lease_id)
 
     def _ask(
         self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, subject: Hashable = None, **arguments: Any

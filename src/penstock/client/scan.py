@@ -9,11 +9,11 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.client.bucket_scan import BucketScan, Portion
+from penstock.client.bucket_scan import BucketScan, Portion, close_session
 from penstock.client.buckets import require_every
 from penstock.client.cut_pin import CutPin
 from penstock.client.first_page import only_bucket, open_first
@@ -23,11 +23,13 @@ from penstock.client.page_ahead import PageAhead
 from penstock.client.scan_request import ScanRequest, ScanSource
 from penstock.client.scan_token import BucketPosition, ScanToken
 from penstock.client.snapshot_cut import LeasePin, leased_buckets, pin_newest
-from penstock.errors import ClosedError, InvalidError
+from penstock.errors import ClosedError, InvalidError, PenstockError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import Cut, OpenScan, Page
 from penstock.model.html_table import html_table
 from penstock.model.table import TableInfo
+
+OPENED_AT_ONCE_MAX: Final = 256
 
 Step = tuple[int, Portion]
 """Which position was read on, and what was read."""
@@ -283,19 +285,45 @@ def _steps(
     first: Page | None,
 ) -> Generator[Step, None, None]:
     left = request.limit
+    opened = {} if first is None else {0: first}
     try:
         for index, position in enumerate(positions):
             if position.next_offset is None:
                 continue
             if left == 0:
                 return
+            if not opened and link.distant and left is None:
+                unread = {i: p for i, p in enumerate(positions) if i >= index and p.next_offset is not None}
+                opened = _open_some(link, info, request, pin, unread)
             asked = replace(request, limit=left)
-            with closing(_portions(link, info, asked, pin, position, opened=first)) as portions:
+            with closing(_portions(link, info, asked, pin, position, opened=opened.pop(index, None))) as portions:
                 for portion in portions:
                     left = None if left is None else left - portion[0].num_rows
                     yield index, portion
     finally:
+        for page in opened.values():
+            if page.has_more and page.scanner_id is not None:
+                close_session(link, page.scanner_id)
         pin.release()
+
+
+def _open_some(
+    link: Link,
+    info: TableInfo,
+    request: ScanRequest,
+    pin: CutPin | LeasePin,
+    positions: dict[int, BucketPosition],
+) -> dict[int, Page]:
+    """Return the first pages of the first bucket, and of those after it that are had in the same call."""
+    if request.source is ScanSource.LOG or len(positions) < 2:
+        return {}
+    chosen = list(positions)[:OPENED_AT_ONCE_MAX]
+    calls = [replace(_open_call(info, request, positions[index]), cut_id=pin.cut_id) for index in chosen]
+    try:
+        return dict(zip(chosen, link.node.open_scanners(calls), strict=False))
+    except PenstockError:
+        # Whoever opens one by one tries again, and is the one to be told.
+        return {}
 
 
 def _portions(
@@ -311,10 +339,15 @@ def _portions(
     bucket = position.table_bucket(info.path)
     if request.source is ScanSource.LOG:
         return LogScan(link, info, request, bucket, start=position.next_offset, end=position.log_offset).portions()
-    call = OpenScan(
+    return BucketScan(link, _open_call(info, request, position), pin, opened).portions()
+
+
+def _open_call(info: TableInfo, request: ScanRequest, position: BucketPosition) -> OpenScan:
+    assert position.next_offset is not None, "a finished bucket is not read again"
+    return OpenScan(
         table_id=info.table_id,
         schema_id=info.schema_id,
-        bucket=bucket,
+        bucket=position.table_bucket(info.path),
         columns=request.columns,
         filter=request.filter,
         limit=request.limit,
@@ -322,4 +355,3 @@ def _portions(
         start=position.next_offset,
         lease_id=request.lease_id,
     )
-    return BucketScan(link, call, pin, opened).portions()

@@ -266,6 +266,10 @@ class Engine(LeaseCalls, OwnerCalls):
             return self.scanners.open(call, (self._tables.holding(bucket), bucket))
         return self.scanners.open(call)
 
+    def open_scanners(self, calls: Sequence[OpenScan]) -> list[Page]:
+        """Open scan sessions up to the first with more than a page; return their first pages."""
+        return self.scanners.open_some(calls, self.open_scanner)
+
     def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
         """Return the page of that call number: the next one, or the latest again."""
         self._check_open()

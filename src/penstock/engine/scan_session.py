@@ -45,6 +45,7 @@ class ScanSession:
     pages: int = 0
     rows: int = 0
     bytes: int = 0
+    latest_bytes: int = 0
     ahead: WaitingPage | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -133,7 +134,8 @@ class ScanSession:
             inner_ends=rows.inner_ends,
         )
         self.pages += 1
-        self.bytes += page.bytes
+        self.latest_bytes = page.bytes
+        self.bytes += self.latest_bytes
         return page
 
 

@@ -7,7 +7,7 @@ registry says which sessions live; a session says which page a call number stand
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -28,6 +28,7 @@ from penstock.errors import (
     NotFoundError,
     OffsetOutOfRangeError,
     PartitionNotFoundError,
+    PenstockError,
     TableNotFoundError,
     UnknownOrExpiredScannerError,
     UnsupportedError,
@@ -96,6 +97,27 @@ class Scanners:
                 if session is not None:
                     self._give_up(session, call)
         return self._given(session, page)
+
+    def open_some(self, calls: Sequence[OpenScan], open_one: Callable[[OpenScan], Page]) -> list[Page]:
+        """Open sessions by `open_one` until one has more than a page, or their pages fill one together.
+
+        Raises:
+            InvalidScanRequestError: there is no call.
+            PenstockError: as `open` has it, for the first call; whoever asks for a later one is told then.
+        """
+        if not calls:
+            raise InvalidScanRequestError("name a scan to open")
+        pages = [open_one(calls[0])]
+        room = self._settings.page_bytes - pages[0].bytes
+        for call in calls[1:]:
+            if room <= 0 or pages[-1].has_more:
+                break
+            try:
+                pages.append(open_one(call))
+            except PenstockError:
+                break
+            room -= pages[-1].bytes
+        return pages
 
     def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
         """Return the page of a call number: the next one, or the latest again.
@@ -264,7 +286,7 @@ class Scanners:
         if self._ahead is not None and page.has_more and session.limit is None:
             self._ahead.start(session.read_ahead)
         self._pages.inc()
-        self._bytes.inc(page.bytes)
+        self._bytes.inc(session.latest_bytes)
         return page
 
 

@@ -134,8 +134,8 @@ class Page:
 
     @property
     def bytes(self) -> int:
-        """Return the size of the rows as Arrow sends them: it is found sooner than that in memory, and about the same."""
-        return sum(pa.ipc.get_record_batch_size(batch) for batch in self.batches)
+        """Return the size of the rows in Arrow's memory."""
+        return sum(batch.nbytes for batch in self.batches)
 
 
 @dataclass(frozen=True, slots=True)

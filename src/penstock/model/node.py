@@ -101,6 +101,12 @@ class Node(OwnerNode, Protocol):
     def open_scanner(self, call: OpenScan) -> Page:
         """Open a scan session and return its first page (call 0)."""
 
+    def open_scanners(self, calls: Sequence[OpenScan]) -> list[Page]:
+        """Open scan sessions one after the other and return their first pages: of the first call, or of more.
+
+        It ends with the first page that has more, so all but that one are done.
+        """
+
     def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
         """Return the page of that call number: the next one, or the latest again."""
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from penstock.model.aggregate import AggFunction
 from penstock.wire.call import Call
-from penstock.wire.field import BOOL, BUCKET, BYTES, INT, NOTHING, TEXT, VALUE, choice, listed, maybe
+from penstock.wire.field import BOOL, BUCKET, BYTES, INT, NOTHING, TEXT, VALUE, choice, listed, maybe, tupled
 from penstock.wire.lease_records import ACQUIRE_LEASE, LEASE_INFO, SNAPSHOT
 from penstock.wire.owner_records import (
     ACQUIRE_OWNER,
@@ -66,6 +66,7 @@ OPEN_CUT: Final = Call(
 RELEASE_CUT: Final = Call("release_cut", NOTHING, {"cut_id": TEXT})
 NAMED_CUT: Final = Call("named_cut", CUT, {"table_id": INT, "name": TEXT, "ttl_ms": INT})
 OPEN_SCANNER: Final = Call("open_scanner", PAGE, {"call": OPEN_SCAN})
+OPEN_SCANNERS: Final = Call("open_scanners", listed(PAGE), {"calls": tupled(OPEN_SCAN)})
 NEXT_PAGE: Final = Call("next_page", PAGE, {"scanner_id": TEXT, "call_seq_id": INT})
 CLOSE_SCANNER: Final = Call("close_scanner", NOTHING, {"scanner_id": TEXT})
 RESUME_SCANNER: Final = Call("resume_scanner", PAGE, {"token": BYTES})

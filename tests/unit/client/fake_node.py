@@ -278,6 +278,14 @@ class FakeNode(FakeLeases, FakeOwners):
         self._leave(fault)
         return page
 
+    def open_scanners(self, calls: Sequence[OpenScan]) -> list[Page]:
+        pages = [self.open_scanner(calls[0])]
+        for call in calls[1:]:
+            if pages[-1].has_more:
+                break
+            pages.append(self.open_scanner(call))
+        return pages
+
     def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
         fault = self._enter("next_page")
         if scanner_id not in self.sessions:

@@ -107,7 +107,8 @@ def test_lost_replies_are_asked_for_again(table: Table, node: FakeNode, manual_t
     node.fail("next_page", "after", UnavailableError("lost"), UnavailableError("lost"))
 
     assert sorted(ids(table.scan())) == list(range(20))
-    assert len(manual_time.pauses) == 3
+    # Opening several buckets at once is tried once; whoever then opens one by one is the one that waits.
+    assert len(manual_time.pauses) == (2 if table._link.distant else 3)
 
 
 @pytest.mark.parametrize("error", [UnknownOrExpiredScannerError("gone"), NotLeaderError("moved")])
