@@ -183,6 +183,10 @@ def _sizes(bucket: BucketId, calls: list[QueuedWrite], plan: Plan) -> list[int]:
 
 def _count_ignored(calls: list[QueuedWrite], sizes: list[int], plan: Plan) -> None:
     """Count for each call the rows that changed nothing; those that were folded into a change did."""
+    if plan.batch.num_rows == len(plan.kept):
+        for call in calls:
+            call.ignored = call.ignored or 0
+        return
     lost = np.where(plan.kept, 0, 1 if plan.folded is None else plan.folded)
     for call, (start, end) in zip(calls, pairwise(accumulate(sizes, initial=0)), strict=True):
         call.ignored = int(lost[start:end].sum()) + (call.ignored or 0)

@@ -139,8 +139,7 @@ class AggregateRule:
             live[groups.order] = groups.live
         else:
             live = groups.live
-            slots = np.arange(segments.count)
-            groups = KeyGroups(slots, np.ones(segments.count, np.bool_), slots, live)
+            groups = KeyGroups.of_distinct(live)
         there = live >= 0
         return _Meeting(request, segments, groups, there, _stored(live, there, fetch, self._values(schema)))
 

@@ -21,13 +21,20 @@ class KeyGroups:
 
     `order` lists the rows by key and, within a key, as they came; `starts` marks, in that order,
     the first row of each key; `group` numbers the keys, in that order; `live` is, for each key,
-    the offset of its live row or -1.
+    the offset of its live row or -1. `as_they_came`: no key repeats, and the rows come by key.
     """
 
     order: Rows
     starts: Mask
     group: Rows
     live: Offsets
+    as_they_came: bool = False
+
+    @classmethod
+    def of_distinct(cls, live: Offsets) -> KeyGroups:
+        """Return the groups of rows that come by key, one for each."""
+        rows = np.arange(len(live))
+        return cls(rows, np.ones(len(live), np.bool_), rows, live, as_they_came=True)
 
     @property
     def count(self) -> int:

@@ -84,14 +84,18 @@ def _plain_plan(merged: Merged, distinct: pa.BinaryArray, schema: TabletSchema, 
     """Return the plan of rows that all are changes, each of another key: as nearly every batch comes."""
     groups, count = merged.groups, len(merged.groups.order)
     offsets = np.arange(base_offset, base_offset + count, dtype=np.int64)
-    prev = np.empty(count, np.int64)
-    prev[groups.order] = groups.live
+    prev, index_offsets = groups.live, offsets
+    if not groups.as_they_came:
+        prev, index_offsets = np.empty(count, np.int64), offsets[groups.order]
+        prev[groups.order] = groups.live
     replaces = prev >= 0
     ops = np.where(replaces, np.int8(Op.UPDATE), np.int8(Op.INSERT))
     batch = pa.RecordBatch.from_arrays([*merged.images.columns, pa.array(ops), pa.array(prev)], schema=schema.storage)
-    ended, index_offsets, every = prev[replaces], offsets[groups.order], np.ones(count, np.bool_)
+    ended, ended_at, every = prev, offsets, np.ones(count, np.bool_)
+    if not replaces.all():
+        ended, ended_at = prev[replaces], offsets[replaces]
     folded, calls = merged.folded, merged.calls
-    return Plan(base_offset, batch, ended, offsets[replaces], distinct, index_offsets, every, folded, calls)
+    return Plan(base_offset, batch, ended, ended_at, distinct, index_offsets, every, folded, calls)
 
 
 def _kept(merged: Merged) -> tuple[Mask, Mask]:

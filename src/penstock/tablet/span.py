@@ -86,9 +86,11 @@ class Run:
 
     def take(self, rows: npt.NDArray[np.int64], projection: pa.Schema) -> pa.RecordBatch:
         """Return these rows, in this order."""
-        names = [field.name for field in projection if self.rows.has_column(field.name)]
-        found = dict(zip(names, self.rows.take(rows, names), strict=True))
-        return _assemble(found, len(rows), projection)
+        names = [name for name in projection.names if self.rows.has_column(name)]
+        arrays = self.rows.take(rows, names)
+        if names and len(names) == len(projection):
+            return pa.RecordBatch.from_arrays(arrays, schema=projection)
+        return _assemble(dict(zip(names, arrays, strict=True)), len(rows), projection)
 
     def _blocks(self, start: int, end: int) -> Iterator[tuple[int, int, int, Offsets]]:
         run = self.rows

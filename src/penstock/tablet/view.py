@@ -23,9 +23,13 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where some rows are: for each run, which of the asked rows and where in the run."""
+    """Where some rows are: for each run, which of the asked rows and where in the run.
+
+    `in_order`: there is one run, and its rows are given in the order asked.
+    """
 
     parts: tuple[tuple[Run, npt.NDArray[np.int64], npt.NDArray[np.int64]], ...]
+    in_order: bool = False
 
     def are_live(self) -> bool:
         """Tell whether every row is live."""
@@ -120,11 +124,11 @@ class TabletView:
         if not len(offsets):
             return None
         low, high = int(offsets.min()), int(offsets.max())
-        place = int(np.searchsorted(self._starts, low, side="right")) - 1
+        place = int(self._starts.searchsorted(low, side="right")) - 1
         runs = self.spans[place].runs if place >= 0 else ()
         if len(runs) != 1 or not runs[0].rows.dense or low < runs[0].rows.start or high >= runs[0].rows.end:
             return None
-        return Located(((runs[0], np.arange(len(offsets)), offsets - runs[0].rows.start),))
+        return Located(((runs[0], np.arange(len(offsets)), offsets - runs[0].rows.start),), in_order=True)
 
     def gather(self, offsets: Offsets, projection: pa.Schema) -> pa.RecordBatch:
         """Return the rows of these offsets, in the order asked."""
@@ -134,6 +138,9 @@ class TabletView:
 
     def gather_located(self, located: Located, projection: pa.Schema) -> pa.RecordBatch:
         """Return rows that were located before, in the order asked then."""
+        if located.in_order:
+            ((run, _, rows),) = located.parts
+            return run.take(rows, projection)
         batches = [run.take(rows, projection) for run, _, rows in located.parts]
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         places = np.concatenate([asked for _, asked, _ in located.parts])

@@ -78,11 +78,11 @@ def _added_exactly(inputs: Inputs) -> tuple[pa.Array, Mask]:
     if values is not None and old is not None:
         values, old = _only(values, inputs.counted), _only(old, inputs.old_valid)
         if _reach(values) * segments.longest + _reach(old) <= INT64_MAX:
-            return join_words(segments.reduce(np.add, _signed(values, inputs.retracts)) + old, kind)
+            return join_words(segments.sum(_signed(values, inputs.retracts)) + old, kind)
     totals = []
     for limb, old_limb in zip(limbs_of(inputs.values), limbs_of(inputs.old), strict=True):
         signed = _signed(_only(limb, inputs.counted), inputs.retracts)
-        totals.append(segments.reduce(np.add, signed) + _only(old_limb, inputs.old_valid))
+        totals.append(segments.sum(signed) + _only(old_limb, inputs.old_valid))
     return join_limbs(carried(totals), kind)
 
 
