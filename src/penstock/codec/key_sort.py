@@ -103,7 +103,7 @@ def _wholes(keys: pa.BinaryArray) -> npt.NDArray[Any] | None:
 def _sort_wholes(keys: pa.BinaryArray, wholes: npt.NDArray[Any]) -> SortedKeys:
     values, order = wholes.astype(np.uint64), np.arange(len(wholes))
     if (values[1:] < values[:-1]).any():
-        order = _radix_order([values])
+        order = radix_order([values])
         values, wholes = values[order], wholes[order]
         keys = _binary(wholes)
     starts = np.ones(len(values), np.bool_)
@@ -128,13 +128,13 @@ def _stable_order(keys: pa.BinaryArray) -> Ints:
     at = _common_bytes(keys)
     everything = np.arange(len(keys))
     words, lefts = _words_at(rows, everything, at)
-    order = _radix_order([lefts, words])
+    order = radix_order([lefts, words])
     tied, groups = _ties(everything, [words[order], lefts[order]])
     tied, groups = _without_equal_keys(keys, order, tied, groups)
     if tied.size:
         some = order[tied]
         words, lefts = _words_at(rows, some, at + WORD_BYTES)
-        turn = _radix_order([lefts, words, groups])
+        turn = radix_order([lefts, words, groups])
         order[tied] = some[turn]
         tied, _ = _ties(tied, [groups[turn], words[turn], lefts[turn]])
     if tied.size:
@@ -164,7 +164,7 @@ def _words_at(rows: ByteRows, some: Ints, at: int) -> tuple[Words, Words]:
     return words & KEPT[lefts], lefts.view(np.uint64)
 
 
-def _radix_order(columns: list[Words]) -> Ints:
+def radix_order(columns: list[Words]) -> Ints:
     """Return the stable order by the last column, then the one before it, and so on."""
     order: Ints | None = None
     for column in columns:

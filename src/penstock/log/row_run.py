@@ -15,11 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.codec.fixed_width import array_of, is_plain, values_of
+from penstock.codec.key_sort import radix_order
 from penstock.log.batch_directory import BatchDirectory
 
 Int64s = npt.NDArray[np.int64]
 Values: TypeAlias = pa.Array | npt.NDArray[Any]
 """A column of a block: an array, or the bare values of one that has nothing else."""
+
+_FEW_ROWS = 256
 
 
 class RowRun(Protocol):
@@ -103,17 +106,16 @@ def gather(
     """Take rows out of blocks, each of them read once, whatever the order of the rows."""
     if not len(rows):
         return [pa.array([], type=kind) for kind in types]
-    blocks = block_starts.searchsorted(rows, side="right") - 1
     order = None
-    if (blocks[1:] < blocks[:-1]).any():
-        # Of 16-bit numbers NumPy's stable sort is a radix sort.
-        order = np.argsort(blocks.astype(np.uint16) if len(block_starts) < 1 << 16 else blocks, kind="stable")
-        rows, blocks = rows[order], blocks[order]
-    cuts = np.flatnonzero(blocks[1:] != blocks[:-1]) + 1
-    bounds = [0, *cuts.tolist(), len(rows)]
+    if (rows[1:] < rows[:-1]).any():
+        # Rows that rise are also met in the order in which they lie in memory.
+        order = radix_order([rows.view(np.uint64)]) if len(rows) > _FEW_ROWS else np.argsort(rows)
+        rows = rows[order]
+    bounds = rows.searchsorted(block_starts).tolist()
     pieces: list[list[Values]] = [[] for _ in types]
-    for first, last in pairwise(bounds):
-        block = int(blocks[first])
+    for block, (first, last) in enumerate(pairwise(bounds)):
+        if first == last:
+            continue
         inside = rows[first:last] - block_starts[block]
         for column, values in zip(pieces, read(block), strict=True):
             plain = values if isinstance(values, np.ndarray) else plain_values(values)
