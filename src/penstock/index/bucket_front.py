@@ -9,6 +9,7 @@ Invariants
   with the last keys. After a crash, replay meets what a call cut short would have left.
 - What a reader found below is remembered only if the table was not begun anew meanwhile, and never over
   what the table knows by then.
+- Where keys were found holds for a write of the very same array, while it lives and nothing else was stored.
 
 Lock order: `_draining`, then `_lock`. The index below is never called under `_lock`.
 """
@@ -16,8 +17,9 @@ Lock order: `_draining`, then `_lock`. The index below is never called under `_l
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +28,7 @@ import pyarrow.compute as pc
 from penstock.codec.byte_rows import WORD_BYTES
 from penstock.index.dirty_log import DirtyLog, join_chunks, latest
 from penstock.index.front_memory import FrontMemory
-from penstock.index.growing_table import GrowingTable
+from penstock.index.growing_table import GrowingTable, Trace
 from penstock.index.hash_table import UNKNOWN, Prints, slots_for
 from penstock.index.key_hash import NarrowHash, WideHash, narrow_width, rows_of, whole_words
 from penstock.index.key_index import KeyIndex, Offsets
@@ -47,6 +49,14 @@ _DRAIN_ROWS_MAX: Final = 2_000_000
 
 _SCANS_MAX: Final = 32
 """After so many scans of the dirty keys it would have been cheaper to write them."""
+
+
+class _Asked(NamedTuple):
+    """Keys that were looked up, as those are which a writer is about to point elsewhere."""
+
+    keys: weakref.ref[pa.BinaryArray]
+    prints: Prints
+    trace: Trace | None
 
 
 class BucketFront:
@@ -70,6 +80,7 @@ class BucketFront:
         self._few_applied: int | None = None
         self._few_bytes = 0
         self._scans = 0
+        self._asked: _Asked | None = None
         self.used_at = 0
         self._count_table()
 
@@ -100,7 +111,9 @@ class BucketFront:
             if len(keys) > _FEW_KEYS:
                 self._spill()
             prints = self._prints(keys)
-            offsets = self._table.find(prints)
+            offsets, trace = self._table.trace(prints)
+            if len(keys) > _FEW_KEYS:
+                self._asked = _Asked(weakref.ref(keys, self._forget_asked), prints, trace)
             if self._few:
                 self._overlay(keys, offsets)
             unknown = offsets == UNKNOWN
@@ -188,7 +201,7 @@ class BucketFront:
                 self._count_few(0)
                 self._table, self._dirty, self._table_bytes = GrowingTable(NarrowHash.words), DirtyLog(), 0
                 self._few, self._few_applied = {}, None
-                self._hash, self._complete = None, True
+                self._hash, self._complete, self._asked = None, True, None
                 self._begun += 1
                 self.applied = 0
 
@@ -251,12 +264,14 @@ class BucketFront:
 
     def _store(self, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
         if len(keys):
-            prints = self._prints(keys)
+            asked, self._asked = self._asked, None
+            known = asked is not None and asked.keys() is keys
+            prints, trace = (asked.prints, asked.trace) if asked is not None and known else (self._prints(keys), None)
             if not self._has_room(len(keys)):
                 # With dirty keys in it the table grows all the same; the next call is the one to write them.
                 self._begin_anew()
                 self._reserve(len(keys))
-            self._table.store(prints, offsets)
+            self._table.store(prints, offsets, trace)
             self._count_table()
         self._memory.change(dirty=self._dirty.append(keys, offsets, applied))
 
@@ -281,7 +296,14 @@ class BucketFront:
         self._complete = False
         return True
 
+    def _forget_asked(self, keys: weakref.ref[pa.BinaryArray]) -> None:
+        asked = self._asked
+        if asked is not None and asked.keys is keys:
+            self._asked = None
+
     def _replace(self, table: GrowingTable) -> None:
+        # Their fingerprints may be of another kind from now on.
+        self._asked = None
         self._table = table
         self._begun += 1
         self._count_table()

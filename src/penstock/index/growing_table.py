@@ -7,11 +7,11 @@ long before the new table is full.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from penstock.index.hash_table import SLOTS_MIN, UNKNOWN, HashTable, Prints, slots_for, table_bytes
+from penstock.index.hash_table import SLOTS_MIN, UNKNOWN, HashTable, Places, Prints, slots_for, table_bytes
 from penstock.index.key_index import Offsets
 from penstock.model.change import NO_OFFSET
 
@@ -23,6 +23,14 @@ _PIECE_SLOTS: Final = 1 << 15
 _SLOTS_MOVED_PER_KEY: Final = 4
 _SLOTS_MOVED_MIN: Final = 4_096
 """Fewer are left for a later call, for starting the array operations has its price."""
+
+
+class Trace(NamedTuple):
+    """Where the fingerprints of one call are in a table, unless something was stored in it since."""
+
+    table: HashTable
+    stores: int
+    places: Places
 
 
 class GrowingTable:
@@ -86,14 +94,22 @@ class GrowingTable:
             offsets[rest] = self._old.find(tuple(word[rest] for word in prints))
         return offsets
 
+    def trace(self, prints: Prints) -> tuple[Offsets, Trace | None]:
+        """Do what `find` does; with it goes where they are, for a store of the same fingerprints to come."""
+        if self._old is not None:
+            return self.find(prints), None
+        places = self._table.locate(prints)
+        return self._table.offsets_at(places), Trace(self._table, self._table.stores, places)
+
     def find_one(self, words: tuple[int, ...]) -> int:
         """Return the offset of one fingerprint, UNKNOWN if the table has none."""
         offset = self._table.find_one(words)
         return self._old.find_one(words) if offset == UNKNOWN and self._old is not None else offset
 
-    def store(self, prints: Prints, offsets: Offsets) -> None:
+    def store(self, prints: Prints, offsets: Offsets, trace: Trace | None = None) -> None:
         """Point each fingerprint at its offset; there must be room."""
-        self._table.store(prints, offsets)
+        known = trace is not None and trace.table is self._table and trace.stores == self._table.stores
+        self._table.store(prints, offsets, places=trace.places if trace is not None and known else None)
         self._move_some(len(offsets))
 
     def remember(self, prints: Prints, offsets: Offsets) -> None:

@@ -42,6 +42,8 @@ class HashTable:
         assert slots >= SLOTS_MIN
         assert slots & (slots - 1) == 0
         self.used = 0
+        self.stores = 0
+        """How often something was stored: places that were found hold until the next time."""
         self.words = words
         self.slots = slots
         self._shift = _WORD_BITS - slots.bit_length() + 1
@@ -58,7 +60,11 @@ class HashTable:
 
     def find(self, prints: Prints) -> Offsets:
         """Return the offset of each fingerprint, UNKNOWN where the table has none."""
-        found: Offsets = self._held[self._locate(prints)]
+        return self.offsets_at(self.locate(prints))
+
+    def offsets_at(self, places: Places) -> Offsets:
+        """Return the offsets in these slots, UNKNOWN in an empty one."""
+        found: Offsets = self._held[places]
         found += UNKNOWN
         return found
 
@@ -66,12 +72,14 @@ class HashTable:
         """Return the offset of one fingerprint, UNKNOWN if the table has none."""
         return self._plain[self._walk(words, words[0] >> self._shift, 0) * (self.words + 1) + self.words] + UNKNOWN
 
-    def store(self, prints: Prints, offsets: Offsets, *, replace: bool = True) -> None:
+    def store(self, prints: Prints, offsets: Offsets, *, replace: bool = True, places: Places | None = None) -> None:
         """Point each fingerprint at its offset; those held already only to `replace` them.
 
-        There must be room. A fingerprint that comes twice comes with the same offset.
+        There must be room. A fingerprint that comes twice comes with the same offset. `places` is what
+        `locate` gave, if nothing was stored since; it is used up.
         """
-        places, values = self._locate(prints), offsets - UNKNOWN
+        self.stores += 1
+        places, values = self.locate(prints) if places is None else places, offsets - UNKNOWN
         left = np.flatnonzero(self._held[places] == 0)
         if replace and left.size < len(places):
             known = np.ones(len(places), np.bool_)
@@ -87,7 +95,7 @@ class HashTable:
             self._held[places[won]] = values[won]
             self.used += len(won)
             left = left[lost]
-            places[left] = self._locate(tuple(word[left] for word in prints))
+            places[left] = self.locate(tuple(word[left] for word in prints))
 
     def entries(self, start: int = 0, end: int | None = None) -> tuple[Prints, Offsets]:
         """Return every fingerprint and its offset, or those in a range of slots."""
@@ -95,7 +103,7 @@ class HashTable:
         some = np.flatnonzero(held)
         return tuple(column[start:end][some] for column in self._words), held[some] + UNKNOWN
 
-    def _locate(self, prints: Prints) -> Places:
+    def locate(self, prints: Prints) -> Places:
         """Return where each fingerprint is held, or the empty slot where it would be."""
         places: Places = (prints[0] >> np.uint64(self._shift)).view(np.int64)
         on, step = self._taken(prints, places), 0

@@ -284,3 +284,46 @@ def test_a_dropped_bucket_counts_for_nothing() -> None:
 def test_front_settings_out_of_range_are_refused_by_name(name: str, value: int) -> None:
     with pytest.raises(InvalidError, match=f"setting={name} value={value}"):
         FrontSettings(**{name: value})
+
+
+@SETTINGS
+@pytest.mark.parametrize("seed", range(20))
+def test_keys_that_were_looked_up_are_written_right_whatever_happened_since(settings: FrontSettings, seed: int) -> None:
+    print(f"seed={seed}")
+    random = Random(seed)
+    below, oracle = MemoryKeyIndex(), MemoryKeyIndex()
+    index = FrontedKeyIndex(below, settings)
+    between: list[Callable[[], None]] = [
+        lambda: None,
+        index.flush,
+        lambda: write(random_range(), at),
+        lambda: write(pa.array([b"%03d" % n for n in range(30)], pa.binary()), at),
+        lambda: assert_same(random_range()),
+    ]
+
+    def drop() -> None:
+        index.drop(BUCKET)
+        oracle.drop(BUCKET)
+
+    between.append(drop)
+
+    def random_range() -> pa.BinaryArray:
+        start = random.randrange(3_000)
+        return numbers(start, start + random.choice((10, 600, 900)))
+
+    def write(keys: pa.BinaryArray, offset: int) -> None:
+        for each in (index, oracle):
+            each.apply(BUCKET, keys, np.arange(offset, offset + len(keys)), offset + len(keys))
+
+    def assert_same(keys: pa.BinaryArray) -> None:
+        assert index.get_many(BUCKET, keys).tolist() == oracle.get_many(BUCKET, keys).tolist()
+
+    at = 0
+    for _ in range(30):
+        keys = random_range()
+        assert_same(keys)
+        random.choice(between)()
+        write(keys, at)
+        at += 1_000
+    assert_same(numbers(0, 4_000))
+    assert_same(pa.array([b"%03d" % n for n in range(30)], pa.binary()))

@@ -113,6 +113,31 @@ def test_store_without_replacing_leaves_what_is_held() -> None:
     assert table.find(words_of(5, 6)).tolist() == [1, 3]
 
 
+def test_trace_is_void_once_anything_was_stored() -> None:
+    table = GrowingTable(1)
+    table.store(words_of(*range(1, 20)), np.arange(1, 20))
+    sought = words_of(5, 30)
+    offsets, trace = table.trace(sought)
+    assert offsets.tolist() == [5, UNKNOWN]
+
+    # Its path begins where that of 30 does: the slot that was empty is taken now.
+    table.store(words_of(31), np.array([310]))
+    table.store(sought, np.array([50, 300]), trace)
+
+    assert table.find(words_of(5, 30, 31)).tolist() == [50, 300, 310]
+    assert table.used == 21
+
+
+def test_store_along_a_trace_is_a_store() -> None:
+    table = GrowingTable(1)
+    table.store(words_of(*range(1, 20)), np.arange(1, 20))
+    sought = words_of(5, 30, 6, 31)
+
+    table.store(sought, np.array([50, 300, 60, 310]), table.trace(sought)[1])
+
+    assert table.find(words_of(4, 5, 6, 30, 31)).tolist() == [4, 50, 60, 300, 310]
+
+
 def test_two_words_are_told_apart_by_either() -> None:
     table = HashTable(2)
     first, second = np.array([1, 1, 2], np.uint64), np.array([1, 2, 1], np.uint64)
