@@ -1,7 +1,8 @@
 """Writing from Spark: a batch beside Parquet, and upserts of several sizes beside merges into a Delta table.
 
-The merges are made by the `deltalake` package in this process, without Spark. Its table has the change data
-feed on, for ours has a changelog, and its new files are synced, for ours are.
+The merges are made by the `deltalake` package in this process, which has no way from Spark but through Arrow:
+beside a write from Spark it takes the rows of the same DataFrame by `toArrow`, beside one by the client it has
+them. Its table has the change data feed on, for ours has a changelog, and its new files are synced, for ours are.
 """
 
 from __future__ import annotations
@@ -67,14 +68,18 @@ def _merges(
     ids = np.random.default_rng(work.seed).choice(work.rows, size, replace=False).astype(np.int64)
     batch = rows(ids, 3)
     df = _cached(spark, pa.Table.from_batches([batch]), files)
-    beside = "deltalake merge"
-    ways: list[tuple[str, Callable[[], object]]] = [
-        (f"upsert of {size:,} into {work.rows:,}, spark", partial(pks.write, df, url, "bench")),
-        (f"upsert of {size:,} into {work.rows:,}, client", partial(table.upsert, batch)),
+    data = pa.Table.from_batches([batch])
+    ways: list[tuple[str, Callable[[], object], str, Callable[[], object]]] = [
+        ("spark", partial(pks.write, df, url, "bench"), "toArrow, deltalake merge", lambda: delta.merge(df.toArrow())),
+        ("client", partial(table.upsert, batch), "deltalake merge", partial(delta.merge, data)),
     ]
-    merge = partial(delta.merge, pa.Table.from_batches([batch]))
     repeats = 5 if size < 1_000_000 else 3
-    results = [_measured(name, size, in_turn(ours, merge, warm=1, repeats=repeats), beside) for name, ours in ways]
+    results = [
+        _measured(
+            f"upsert of {size:,} into {work.rows:,}, {by}", size, in_turn(ours, peer, warm=2, repeats=repeats), beside
+        )
+        for by, ours, beside, peer in ways
+    ]
     df.unpersist()
     return results
 

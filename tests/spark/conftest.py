@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -57,6 +57,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def by_tasks(spark: SparkSession) -> Iterator[None]:
+    """Let tasks write also what is little enough for the driver."""
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    yield
+    spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+
+
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """Return the url of a server that lasts as long as the module's tests."""
@@ -76,9 +84,6 @@ def connection(url: str) -> Iterator[penstock.Connection]:
 def path() -> str:
     """Return the path of a table that no other test uses."""
     return f"shop.t_{uuid.uuid4().hex[:8]}"
-
-
-NewTable = Callable[..., penstock.Table]
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ def test_only_rows_of_several_tasks_are_shuffled_to_their_buckets(  # noqa: PLR0
     assert table.stats().live_rows == 100
 
 
+@pytest.mark.usefixtures("by_tasks")
 def test_a_worker_that_wrote_collects_only_what_came_later(
     spark: SparkSession, connection: penstock.Connection, url: str, path: str
 ) -> None:

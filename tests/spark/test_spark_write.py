@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 import penstock
 import penstock.spark as pks
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
+from penstock.spark.driver_write import is_few
 
 ORDERS = "id BIGINT, city STRING, amount DOUBLE, PRIMARY KEY (id)"
 
@@ -38,8 +39,12 @@ def plain_write(df: DataFrame, url: str, path: str, *, overwrite: bool = False) 
     writer.mode("overwrite" if overwrite else "append").save()
 
 
-# Begun and committed by the program, or by processes that Spark starts for it.
-both_ways = pytest.mark.parametrize("write", [pks.write, plain_write], ids=["program", "format"])
+@pytest.fixture(params=["driver", "tasks", "format"])
+def write(request: pytest.FixtureRequest) -> Any:
+    """Return a way to write: begun and committed by the program, or by processes that Spark starts for it."""
+    if request.param == "tasks":
+        request.getfixturevalue("by_tasks")
+    return plain_write if request.param == "format" else pks.write
 
 
 def nothing_is_pending(connection: penstock.Connection, path: str) -> bool:
@@ -59,6 +64,22 @@ def test_upsert_writes_every_row_once_and_replaces_what_was_there(
     assert found[5] == {"id": 5, "city": "c5", "amount": 1.0}
     assert found[-1]["city"] == "kept"
     assert nothing_is_pending(connection, path)
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_few_rows_are_written_by_the_driver_and_many_by_tasks(
+    spark: SparkSession, connection: penstock.Connection, url: str, path: str, few: bool
+) -> None:
+    table = connection.create_table(path, ORDERS, buckets=3)
+    data = some_orders(spark, 100 if few else 1_000_000).where("id < 100")
+
+    pks.write(data, url, path, order_by="id" if few else None)
+
+    assert [row["id"] for row in rows_of(table)] == list(range(100))
+    assert is_few(data) is few
+    assert not is_few(spark.range(1 << 62).crossJoin(spark.range(1 << 62).toDF("other")))
+    assert not is_few(data.selectExpr("id", "explode(array(1, 2))")), "Spark does not know how many"
+    assert not is_few(data.selectExpr("struct(id) AS nested")), "Spark cannot hand it over"
 
 
 def test_the_plain_format_and_sql_write_the_same(
@@ -155,7 +176,6 @@ def test_updates_without_images_before_are_refused_by_an_aggregate_and_nothing_i
     assert nothing_is_pending(connection, f"{path}_sums")
 
 
-@both_ways
 def test_a_job_that_fails_leaves_nothing(
     spark: SparkSession, connection: penstock.Connection, url: str, path: str, write: Any
 ) -> None:
@@ -172,7 +192,6 @@ def test_a_job_that_fails_leaves_nothing(
     assert not [owner for owner in connection.list_owners() if owner.table == path]
 
 
-@both_ways
 def test_overwrite_replaces_all_rows_when_it_commits_and_none_when_it_fails(
     spark: SparkSession, connection: penstock.Connection, url: str, path: str, write: Any
 ) -> None:
@@ -194,7 +213,6 @@ def test_overwrite_replaces_all_rows_when_it_commits_and_none_when_it_fails(
     assert [(row["id"], row["amount"]) for row in rows_of(table)] == [(key, 3.0) for key in range(10)]
 
 
-@both_ways
 def test_a_failing_task_is_retried_and_its_rows_count_once(  # noqa: PLR0917 - fixtures
     spark: SparkSession, connection: penstock.Connection, url: str, path: str, write: Any, tmp_path: Path
 ) -> None:
@@ -407,6 +425,7 @@ def test_all_types_come_back_as_they_were_in_any_time_zone(spark: SparkSession, 
     assert back == given
 
 
+@pytest.mark.usefixtures("by_tasks")
 def test_a_task_that_wrote_has_loaded_no_engine(
     spark: SparkSession, connection: penstock.Connection, url: str, path: str
 ) -> None:

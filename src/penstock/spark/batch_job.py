@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame
 from penstock.model.calls import Operation
 from penstock.spark import job_epoch
 from penstock.spark.batch_writer import EPOCH, check_overwrite, forget_owner
+from penstock.spark.driver_write import is_few, write_here
 from penstock.spark.links import link_for, planning_link
-from penstock.spark.mapped_write import write_mapped
+from penstock.spark.mapped_write import sent_rows, write_mapped
 from penstock.spark.options import Options
 from penstock.spark.renewal import Renewal
 from penstock.spark.to_buckets import place
@@ -35,14 +36,15 @@ def write_batch(df: DataFrame, options: Options, *, overwrite: bool) -> None:
     if overwrite:
         check_overwrite(plan)
     ordered = options.is_set("order_by") or plan.operation is Operation.APPLY
-    placed = place(df, plan) if ordered else df
+    rows = sent_rows(place(df, plan) if ordered else df, plan)
+    few = is_few(rows)
     owner = options.get("owner") or f"spark-batch-{uuid.uuid4()}"
     grant = job_epoch.acquire(link, plan, owner, owner)
     waiting = link_for(options)
     try:
         epoch = job_epoch.begin(link, grant, EPOCH)
         with Renewal(waiting, grant.token, grant.ttl_ms):
-            written = write_mapped(placed, plan, epoch, staged=True)
+            written = write_here(rows, plan, epoch) if few else write_mapped(rows, plan, epoch, staged=True)
             job_epoch.commit(waiting, plan, epoch, written, replaces=overwrite)
     finally:
         forget_owner(waiting, plan, owner)

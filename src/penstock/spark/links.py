@@ -73,6 +73,11 @@ def planning_link(options: Options) -> Link:
     return _link(options, min(PLAN_RETRY_MS, retry_ms))
 
 
+def impatient_link(options: Options) -> Link:
+    """Return this process's way to the server, for a first look: it tries once."""
+    return _link(options, 0)
+
+
 def _link(options: Options, retry_ms: int) -> Link:
     url, token, tls = options.url, options.get("token"), options.tls
     # A forked worker must not use its parent's connection.

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.spark.job_epoch import JobEpoch, Written
+from penstock.spark.spark_types import spark_schema
 from penstock.spark.task_writer import TaskWriter
 from penstock.spark.write_plan import WritePlan
 
-_COLUMNS: Final = "attempt binary, rows bigint, updates_before bigint, updates_after bigint"
 _SCHEMA: Final = pa.schema(
     [
         ("attempt", pa.binary()),
@@ -26,17 +26,24 @@ _SCHEMA: Final = pa.schema(
         ("updates_after", pa.int64()),
     ]
 )
+_COLUMNS: Final = spark_schema(_SCHEMA)
 
 
-def write_mapped(df: DataFrame, plan: WritePlan, epoch: JobEpoch, *, staged: bool) -> list[Written]:
-    """Write a DataFrame's rows in an epoch, each partition by a task of its own; return what each task wrote.
+def sent_rows(df: DataFrame, plan: WritePlan) -> DataFrame:
+    """Return the rows with the columns that travel, and no others."""
+    sources = [source for source, _ in plan.sent]
+    # A select is a plan more for Spark to analyse: in a small micro-batch that counts.
+    return df if df.columns == sources else df.select(*(f"`{source}`" for source in sources))
+
+
+def write_mapped(rows: DataFrame, plan: WritePlan, epoch: JobEpoch, *, staged: bool) -> list[Written]:
+    """Write rows in an epoch, each partition by a task of its own; return what each task wrote.
 
     Raises:
         PySparkException: a task failed more often than Spark tries again.
     """
-    sent = df.select(*(f"`{source}`" for source, _ in plan.sent))
-    rows = sent.mapInArrow(_Mapped(TaskWriter(plan, epoch, staged=staged)), _COLUMNS).collect()
-    return [Written(bytes(row.attempt), row.rows, row.updates_before, row.updates_after) for row in rows]
+    tasks = rows.mapInArrow(_Mapped(TaskWriter(plan, epoch, staged=staged)), _COLUMNS).collect()
+    return [Written(bytes(task.attempt), task.rows, task.updates_before, task.updates_after) for task in tasks]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from pyarrow import fs
-from pyspark.sql import DataFrame
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import InvalidError, UnsupportedError
 
@@ -20,7 +21,7 @@ def query_id(df: DataFrame, checkpoint: str | None) -> str:
     Raises:
         InvalidError: it cannot be known; the message says what to pass.
     """
-    context = local_context(df)
+    context = local_context(df.sparkSession)
     found = None if context is None else context.getLocalProperty(QUERY_ID)
     if found:
         return str(found)
@@ -31,9 +32,10 @@ def query_id(df: DataFrame, checkpoint: str | None) -> str:
     return _id_in(text, checkpoint)
 
 
-def local_context(df: DataFrame) -> Any | None:
+def local_context(spark: SparkSession) -> SparkContext | None:
     """Return the Spark context of this very process; None where Spark is reached through Connect."""
-    return getattr(df.sparkSession, "sparkContext", None)
+    found: SparkContext | None = getattr(spark, "sparkContext", None)
+    return found
 
 
 def query_of(checkpoint: str) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from pyspark import TaskContext
 
 from penstock.client.change_range import decode_position
 from penstock.client.link import Link
+from penstock.errors import InvalidError
 from penstock.model.bucket import TableBucket
 from penstock.model.table import TableInfo
 
@@ -27,6 +28,8 @@ def as_of_offsets(info: TableInfo, text: str) -> dict[TableBucket, int]:
     Raises:
         InvalidError: the text is no cut, or one of another table.
     """
+    if not text.lstrip().startswith("{"):
+        raise InvalidError("a cut is the JSON that pks.cut returns; pass it unchanged", found=text)
     return decode_position(info, text).bucket_offsets(info.path)
 
 

@@ -13,6 +13,8 @@ from penstock.client.stream_position import StreamPosition
 from penstock.model.bucket import TableBucket
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
+from penstock.spark.query_id import local_context
+from penstock.spark.read_cut import as_of_offsets
 from penstock.spark.read_request import offered, source_of
 from penstock.spark.register import ensure_registered
 from penstock.spark.source import PenstockDataSource
@@ -135,11 +137,13 @@ def _asked(spark: SparkSession, url: str | None, table: str, given: Mapping[str,
     """
     options = Options({"url": url, "table": table} | dict(given))
     ensure_registered(spark)
-    if getattr(spark, "sparkContext", None) is not None:
+    if local_context(spark) is not None:
         link = planning_link(options)
         info = link.retry.run(lambda: link.node.table(options.table))
         offered(info, source_of(options), options.names("columns"))
         compile_filter(options.get("filter"), info.schema)
+        for text in filter(None, (options.get("as_of"), options.get("end"))):
+            as_of_offsets(info, text)
     return options.for_spark() | {"url": options.url}
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark.query_id import local_context
-from penstock.spark.stream_sink import StreamSink
+from penstock.spark.stream_sink import StreamSink, refuse_early
 from penstock.spark.worker_python import check_worker_python
 from penstock.spark.write_options import write_options
 
@@ -42,18 +42,22 @@ def write_stream(
     log table the second. `trigger` is what `DataStreamWriter.trigger` takes: {"availableNow": True}.
 
     Raises:
-        InvalidError: an option is not understood, or Spark's workers lack penstock.
+        InvalidError: options, table and data do not go together, or Spark's workers lack penstock.
+        SchemaMismatchError: the data does not fit the table; names the column.
+        TableNotFoundError: there is no such table.
     """
     check_worker_python(df.sparkSession)
     others = {"owner": owner, "visibility": visibility, "checkpoint": checkpoint, "query_name": query_name} | options
     given = write_options(
         url, table, operation=operation, columns=columns, agg_mode=agg_mode, order_by=order_by, others=others
     )
+    if local_context(df.sparkSession) is not None:
+        refuse_early(given, df)
     function = StreamSink(given, lasting=True)
     writer = df.writeStream.foreachBatch(function).outputMode(output_mode).option("checkpointLocation", checkpoint)
     writer = writer if query_name is None else writer.queryName(query_name)
     writer = writer if trigger is None else writer.trigger(**trigger)
-    if local_context(df) is None:
+    if local_context(df.sparkSession) is None:
         # Through Connect the function lives in a process that ends with its query, and the owner with its time.
         return writer.start()
     query = writer.start()

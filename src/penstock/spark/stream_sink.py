@@ -14,18 +14,18 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from penstock.client.link import Link
-from penstock.errors import UnsupportedError
+from penstock.errors import PenstockError, UnsupportedError
 from penstock.model.calls import Operation
 from penstock.model.owner import OwnerGrant
 from penstock.spark import job_epoch
 from penstock.spark.job_epoch import JobEpoch, Written
-from penstock.spark.links import link_for
-from penstock.spark.mapped_write import write_mapped
+from penstock.spark.links import impatient_link, link_for
+from penstock.spark.mapped_write import sent_rows, write_mapped
 from penstock.spark.options import Options
 from penstock.spark.progress import note_undone
 from penstock.spark.query_id import query_id
 from penstock.spark.renewal import Renewal
-from penstock.spark.to_buckets import place
+from penstock.spark.to_buckets import order_of, place
 from penstock.spark.write_plan import WritePlan, plan_write
 
 _log = logging.getLogger("penstock.spark")
@@ -98,6 +98,24 @@ class StreamSink:
         return _Held(query, link, plan, staged, grant, _renewal(link, grant) if self._lasting else None)
 
 
+def refuse_early(options: Options, df: DataFrame) -> None:
+    """Refuse what no micro-batch could write, if the server answers: in its query the error stands amid Spark's own.
+
+    Raises:
+        InvalidError: options, table and data do not go together.
+        SchemaMismatchError: the data does not fit the table; names the column.
+        TableNotFoundError: there is no such table.
+    """
+    try:
+        plan = plan_write(options, impatient_link(options), df.schema)
+    except PenstockError as error:
+        if error.retriable:
+            return  # the first micro-batch waits for the server, and says so
+        raise
+    _visibility(options, plan)
+    order_of(df, options, plan.operation)
+
+
 def _renewal(link: Link, grant: OwnerGrant) -> Renewal:
     return Renewal(link, grant.token, grant.ttl_ms)
 
@@ -125,4 +143,4 @@ def _run(df: DataFrame, held: _Held, epoch: JobEpoch) -> list[Written]:
     plan = held.plan
     ordered = plan.options.is_set("order_by") or plan.operation is Operation.APPLY
     placed = df if held.staged and not ordered else place(df, plan)
-    return write_mapped(placed, plan, epoch, staged=held.staged)
+    return write_mapped(sent_rows(placed, plan), plan, epoch, staged=held.staged)

@@ -75,11 +75,10 @@ def _is_in_one_task(df: DataFrame) -> bool:
 
     That is a micro-batch as Spark hands it to a sink: rows whose plan has been made already.
     """
-    if local_context(df) is None:
+    if local_context(df.sparkSession) is None:
         return False
-    execution = df._jdf.queryExecution()
-    planned = execution.analyzed().getClass().getSimpleName() == "LogicalRDD"
-    return bool(planned and execution.toRdd().getNumPartitions() == 1)
+    plan = df._jdf.queryExecution().analyzed()
+    return bool(plan.getClass().getSimpleName() == "LogicalRDD" and plan.rdd().getNumPartitions() == 1)
 
 
 def order_of(df: DataFrame, options: Options, operation: Operation) -> list[Column]:

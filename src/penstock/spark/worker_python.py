@@ -12,10 +12,10 @@ import shutil
 import subprocess
 import sys
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidError
+from penstock.spark.query_id import local_context
 
 
 def check_worker_python(spark: SparkSession) -> None:
@@ -26,11 +26,11 @@ def check_worker_python(spark: SparkSession) -> None:
     Raises:
         InvalidError: they do; the message says what to set.
     """
-    context: SparkContext | None = getattr(spark, "sparkContext", None)
-    if context is None or _ships_code(context):
+    context = local_context(spark)
+    found = None if context is None else shutil.which(context.pythonExec)
+    if found is None or _is_ours(found) or _ships_code(spark):
         return
-    found = shutil.which(context.pythonExec)
-    if found is not None and not _is_ours(found) and not _has_penstock(found, os.environ.get("PYTHONPATH")):
+    if not _has_penstock(found, os.environ.get("PYTHONPATH")):
         raise InvalidError(
             f"Spark's workers run a Python that does not have penstock; set PYSPARK_PYTHON={sys.executable} in the "
             "environment before the session starts, or install penstock there",
@@ -38,9 +38,10 @@ def check_worker_python(spark: SparkSession) -> None:
         )
 
 
-def _ships_code(context: SparkContext) -> bool:
-    conf = context.getConf()
-    return any(conf.get(name) for name in ("spark.submit.pyFiles", "spark.archives", "spark.yarn.dist.archives"))
+def _ships_code(spark: SparkSession) -> bool:
+    # One by one: to copy the whole configuration takes a hundred calls into the JVM.
+    names = ("spark.submit.pyFiles", "spark.archives", "spark.yarn.dist.archives")
+    return any(spark.conf.get(name, None) for name in names)
 
 
 def _is_ours(found: str) -> bool:

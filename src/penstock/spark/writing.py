@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from penstock.model.calls import Operation
 from penstock.spark.batch_job import write_batch
 from penstock.spark.links import planning_link
+from penstock.spark.mapped_write import sent_rows
 from penstock.spark.options import Options
 from penstock.spark.query_id import local_context
 from penstock.spark.register import ensure_registered
@@ -44,7 +45,7 @@ def write(
     checked = write_options(
         url, table, operation=operation, columns=columns, agg_mode=agg_mode, order_by=order_by, others=options
     )
-    if local_context(df) is not None:
+    if local_context(df.sparkSession) is not None:
         check_worker_python(df.sparkSession)
         write_batch(df, checked, overwrite=overwrite)
         return
@@ -52,7 +53,7 @@ def write(
     ensure_registered(df.sparkSession)
     if checked.is_set("order_by") or checked.get("operation") == Operation.APPLY:
         plan = plan_write(checked, planning_link(checked), df.schema)
-        df = place(df, plan).select(*(f"`{source}`" for source, _ in plan.sent))
+        df = sent_rows(place(df, plan), plan)
         checked = Options({name: text for name, text in checked.for_spark().items() if name != "orderBy"})
     writer = df.write.format(PenstockDataSource.name()).options(**checked.for_spark())
     writer.mode("overwrite" if overwrite else "append").save()
