@@ -32,7 +32,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], type[errors.PenstockError], s
         lambda conn: conn.table("orders").upsert([ROW | {"citty": "x"}]),
         errors.SchemaMismatchError,
         "the table has no such column; did you mean city? it has id, city, amount; leave it out, or add it with "
-        "add_column column=citty",
+        "add_column and open the table again column=citty",
     ),
     "misspelt column in a filter": (
         lambda conn: conn.table("orders").scan(filter="cty = 'Ulm'"),

@@ -33,7 +33,7 @@ def castable(source: pa.DataType, target: pa.DataType, *, rounding: bool = False
     """
     if source.equals(target) or arrow.is_null(source):
         return True
-    if arrow.is_dictionary(source) or arrow.is_run_end_encoded(source):
+    if arrow.is_dictionary(source):
         return castable(source.value_type, target, rounding=rounding)
     if arrow.is_nested(source) or arrow.is_nested(target):
         return _nested_castable(source, target, rounding=rounding)
@@ -105,13 +105,15 @@ def cast_array(values: pa.Array, field: pa.Field) -> pa.Array:
     """
     if values.type.equals(field.type):
         return values
+    if arrow.is_run_end_encoded(values.type):
+        return cast_array(pc.run_end_decode(values), field)
     if not castable(values.type, field.type):
         raise _wrong_type(field, values.type)
     try:
         return _cast(values, field.type, rounding=False)
     except CONVERSION_ERRORS as error:
         row = _first_failing(values, lambda part: _cast(part, field.type, rounding=False))
-        raise _lost(field, row, values[row].as_py(), error) from error
+        raise _lost(field, row, _shown(values[row]), error) from error
 
 
 def cast_objects(values: Sequence[Any], field: pa.Field) -> pa.Array:
@@ -178,6 +180,14 @@ def _first_failing(values: V, convert: Callable[[V], object]) -> int:
         else:
             good = middle
     return bad - 1
+
+
+def _shown(value: pa.Scalar) -> object:
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        # A moment that Python's own types do not reach.
+        return value
 
 
 def _wrong_type(field: pa.Field, found: pa.DataType) -> SchemaMismatchError:

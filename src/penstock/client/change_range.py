@@ -104,7 +104,10 @@ def _starts_at(
     link: Link, info: TableInfo, moment: datetime, known: Mapping[TableBucket, Offsets]
 ) -> dict[TableBucket, int]:
     # Python's own rule: a datetime without zone is local time. Rounded up, for earlier changes are not wanted.
-    timestamp_us = (moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    try:
+        timestamp_us = (moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    except (OverflowError, ValueError) as error:
+        raise InvalidError("the start is outside the years 1 to 9999 of UTC", start=repr(moment)) from error
     timestamp_ms = max(0, -(-timestamp_us // 1000))
     first = link.retry.run(lambda: link.node.offsets(info.table_id, timestamp_ms=timestamp_ms))
     return {bucket: first[bucket].base if bucket in first else 0 for bucket in known}

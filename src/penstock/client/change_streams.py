@@ -18,6 +18,7 @@ from penstock.errors import InvalidError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import Images
 from penstock.model.change import RESERVED_NAMES
+from penstock.model.names import name_list
 from penstock.model.quantity import parse_duration_ms
 from penstock.model.table import TableInfo
 
@@ -97,9 +98,9 @@ def _open(
 
 def _columns(info: TableInfo, columns: Iterable[str] | None) -> tuple[str, ...] | None:
     # What a change adds is always there; naming it does no harm.
-    if columns is None or isinstance(columns, str):
-        return project(columns, info.schema)
-    return project([name for name in columns if name not in RESERVED_NAMES], info.schema)
+    if columns is None:
+        return None
+    return project([name for name in name_list(columns) if name not in RESERVED_NAMES], info.schema)
 
 
 def _images(images: Images | str) -> Images:

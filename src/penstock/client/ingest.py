@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from penstock.client.arrow_source import ArrowSource, check_arrow
 from penstock.errors import InvalidError, SchemaMismatchError
 from penstock.model.change import RESERVED_NAMES, ChangeType
+from penstock.model.names import name_list
 from penstock.model.near_name import did_you_mean
 from penstock.model.schema import Schema
 
@@ -31,7 +32,8 @@ def ingest_rows(data: object, schema: Schema) -> pa.RecordBatch:
     if isinstance(data, pa.RecordBatch) and (fitting := _fitting(data, schema)) is not None:
         return fitting
     source = ArrowSource.of(data, key=schema.primary_key)
-    return _batch(source, schema, schema.names, hint="; or pass columns=[...] to write only some")
+    hint = "; or pass columns=[...] to write only some" if schema.keyed else ""
+    return _batch(source, schema, schema.names, hint=hint)
 
 
 def ingest_present(data: object, schema: Schema) -> tuple[pa.RecordBatch, tuple[str, ...] | None]:
@@ -123,9 +125,7 @@ def check_columns(columns: Iterable[str], schema: Schema) -> set[str]:
         InvalidError: not a list of names.
         SchemaMismatchError: a name is no column.
     """
-    if isinstance(columns, str):
-        raise InvalidError("columns= takes a list of names", columns=columns)
-    named = list(columns)
+    named = name_list(columns)
     for name in named:
         if name not in schema:
             raise _unknown(name, schema)
@@ -181,7 +181,9 @@ def _unknown(name: Any, schema: Schema) -> SchemaMismatchError:
     shown = ", ".join(schema.names[:20]) + (", ..." if len(schema.names) > 20 else "")
     meant = did_you_mean(name, schema.names)
     return SchemaMismatchError(
-        f"the table has no such column; {meant}it has {shown}; leave it out, or add it with add_column", column=name
+        f"the table has no such column; {meant}it has {shown}; leave it out, "
+        "or add it with add_column and open the table again",
+        column=name,
     )
 
 

@@ -118,8 +118,9 @@ class Lease:
         Raises:
             LeaseNotFoundError: it has expired, or is unknown.
             PermissionDeniedError: it is somebody else's.
+            InvalidError: not buckets.
         """
-        named = [buckets] if isinstance(buckets, TableBucket) else list(buckets)
+        named = _bucket_list(buckets)
         self._info = self._link.retry.run(lambda: self._link.node.release_lease(self.id, named))
 
     def drop(self) -> None:
@@ -196,6 +197,16 @@ def _flat(what: Leasable | Sequence[Leasable]) -> Iterator[Leasable]:
                 found=type(wanted).__name__,
             )
         yield wanted
+
+
+def _bucket_list(buckets: object) -> list[TableBucket]:
+    items = buckets if isinstance(buckets, Iterable) and not isinstance(buckets, TableBucket) else [buckets]
+    named = []
+    for bucket in items:
+        if not isinstance(bucket, TableBucket):
+            raise InvalidError("a lease gives back penstock.TableBucket, as lease.snapshots names them", found=bucket)
+        named.append(bucket)
+    return named
 
 
 def _numbered(wanted: Mapping[TableBucket, int] | Mapping[TableBucket, Snapshot]) -> dict[TableBucket, int]:

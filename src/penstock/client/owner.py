@@ -14,7 +14,9 @@ from types import TracebackType
 from penstock.client.link import Link
 from penstock.client.renewal import Renewal
 from penstock.errors import InvalidError, PenstockError
+from penstock.model.change import OFFSET_MAX
 from penstock.model.facts import NO_ID
+from penstock.model.names import name_list
 from penstock.model.owner import AcquireOwner, EpochStatus, OwnerGrant, UndoResult
 from penstock.model.owner_token import NO_EPOCH, OwnerToken
 from penstock.model.quantity import parse_duration_ms
@@ -85,9 +87,11 @@ class Owner:
         """Open an epoch: "new", and everything uncommitted is undone first; or "committed": skip it.
 
         Raises:
+            InvalidError: the epoch is no number, or negative.
             ConflictError: a later epoch is committed; the message says what to do.
             FencedError: somebody else has the owner now.
         """
+        _check_epoch(epoch)
         begun = self._link.retry.run(lambda: self._link.node.begin_epoch(self._session, epoch))
         with self._lock:
             is_open = begun.status is EpochStatus.NEW
@@ -99,9 +103,11 @@ class Owner:
         """Commit an epoch, all buckets in one step; idempotent. Staged rows of `attempts` appear.
 
         Raises:
+            InvalidError: the epoch is no number, or negative, or an attempt is no uuid.
             ConflictError: the epoch is not open, or something of it is missing; the message names it.
             FencedError: somebody else has the owner now.
         """
+        _check_epoch(epoch)
         named = None if attempts is None else _named(attempts)
         self._link.retry.run(lambda: self._link.node.commit_epoch(self._session, epoch, named))
         with self._lock:
@@ -189,9 +195,11 @@ def acquire(
         LockedError: another owner holds one of the columns; names it, its columns and the time left.
         ConflictError: the id belongs to another incarnation.
         UnsupportedError: the table has no owners.
-        InvalidError: a column is unknown, or the ttl is not understood.
+        InvalidError: a column is unknown, or an argument is not understood.
     """
-    named = None if columns is None else tuple([columns] if isinstance(columns, str) else columns)
+    if not isinstance(owner, str) or not isinstance(incarnation, str | None):
+        raise InvalidError("owner and incarnation are strings", owner=repr(owner), incarnation=repr(incarnation))
+    named = None if columns is None else tuple([columns] if isinstance(columns, str) else name_list(columns))
     ttl_ms = None if ttl is None else parse_duration_ms(ttl)
     call = AcquireOwner(
         info.table_id,
@@ -223,19 +231,41 @@ def attempt_bytes(attempt: AttemptId | None) -> bytes:
         return NO_ID
     try:
         found = attempt if isinstance(attempt, uuid.UUID) else _uuid(attempt)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise InvalidError("an attempt is a uuid", attempt=repr(attempt)[:80]) from error
     return found.bytes
 
 
-def _uuid(attempt: bytes | str) -> uuid.UUID:
+def _uuid(attempt: object) -> uuid.UUID:
+    if not isinstance(attempt, bytes | str):
+        raise TypeError(type(attempt).__name__)
     return uuid.UUID(bytes=bytes(attempt)) if isinstance(attempt, bytes) else uuid.UUID(attempt)
 
 
 def _named(attempts: AttemptsLike) -> dict[bytes, int | None]:
+    if isinstance(attempts, str | bytes) or not isinstance(attempts, Iterable):
+        raise InvalidError("attempts= takes a list of uuids, or a dict of them and the rows of each")
     pairs = attempts.items() if isinstance(attempts, Mapping) else attempts
     named: dict[bytes, int | None] = {}
     for item in pairs:
         attempt, rows = item if isinstance(item, tuple) else (item, None)
-        named[attempt_bytes(attempt)] = rows
+        if attempt is None:
+            raise InvalidError("an attempt is a uuid", attempt=None)
+        named[attempt_bytes(attempt)] = None if rows is None else check_rows(rows)
     return named
+
+
+def check_rows(rows: object) -> int:
+    """Return how many rows an attempt is said to have written.
+
+    Raises:
+        InvalidError: it is no number of rows.
+    """
+    if not isinstance(rows, int) or isinstance(rows, bool) or not 0 <= rows <= OFFSET_MAX:
+        raise InvalidError("an attempt wrote a number of rows", rows=repr(rows))
+    return rows
+
+
+def _check_epoch(epoch: object) -> None:
+    if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch <= OFFSET_MAX:
+        raise InvalidError("an epoch is a whole number, 0 or more", epoch=repr(epoch))

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 from penstock.client.change_pull import change_schema
 from penstock.errors import InvalidError
 from penstock.model.bucket import TableBucket
+from penstock.model.change import OFFSET_MAX
 from penstock.model.filter import Filter
+from penstock.model.names import name_list
 from penstock.model.schema import Schema
 from penstock.model.table import TableInfo
 
@@ -65,13 +67,11 @@ def project(columns: Iterable[str] | None, schema: Schema) -> tuple[str, ...] | 
     """Return the columns to read, in the order asked; None for all.
 
     Raises:
-        InvalidError: a column is unknown or named twice, or there is none.
+        InvalidError: not a list of names; a column is unknown or named twice, or there is none.
     """
     if columns is None:
         return None
-    if isinstance(columns, str):
-        raise InvalidError("columns are a list of names", columns=columns)
-    names = tuple(columns)
+    names = tuple(name_list(columns))
     if not names:
         raise InvalidError("name at least one column")
     for position, name in enumerate(names):
@@ -82,14 +82,16 @@ def project(columns: Iterable[str] | None, schema: Schema) -> tuple[str, ...] | 
 
 
 def check_limit(limit: int | None) -> int | None:
-    """Return the limit.
+    """Return the limit; one beyond all offsets is as good as the last of them.
 
     Raises:
         InvalidError: it is negative or no number.
     """
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+    if limit is None:
+        return None
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
         raise InvalidError("a limit is a number of rows", limit=repr(limit))
-    return limit
+    return min(limit, OFFSET_MAX)
 
 
 def compile_filter(filter: str | pc.Expression | None, schema: Schema) -> bytes | None:

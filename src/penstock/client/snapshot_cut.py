@@ -44,11 +44,25 @@ def leased_buckets(link: Link, info: TableInfo, lease_id: str, request: ScanRequ
     if not held:
         raise InvalidError("the lease holds nothing of this table", lease_id=lease_id, table=info.path)
     if request.buckets is None:
+        _require_whole(held, info, lease_id)
         return held
     for bucket in request.buckets:
         if bucket not in held:
             raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=bucket)
     return {bucket: held[bucket] for bucket in request.buckets}
+
+
+def _require_whole(held: Mapping[TableBucket, Leased], info: TableInfo, lease_id: str) -> None:
+    """Refuse to pass off some buckets of a partition, or of the table, as all of it."""
+    for partition in {bucket.partition for bucket in held}:
+        for number in range(info.buckets):
+            bucket = TableBucket(info.path, partition, number)
+            if bucket not in held:
+                raise InvalidError(
+                    "the lease holds only some buckets of the table; name them with buckets=[...], or acquire it anew",
+                    lease_id=lease_id,
+                    missing=bucket,
+                )
 
 
 def pin_newest(link: Link, info: TableInfo, buckets: tuple[TableBucket, ...] | None) -> CutPin:

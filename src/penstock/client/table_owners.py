@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from penstock.client.link import Link
-from penstock.client.owner import AttemptId, Owner, OwnerLike, acquire, attempt_bytes, owner_token
+from penstock.client.owner import AttemptId, Owner, OwnerLike, acquire, attempt_bytes, check_rows, owner_token
 from penstock.client.write_requests import WriteRequests
 from penstock.errors import InvalidError
 from penstock.model.bucket import TableBucket
@@ -78,9 +78,11 @@ class TableOwners:
         Raises:
             FencedError: a newer attempt, or a newer holder, has taken over.
             ConflictError: not as many rows arrived.
+            InvalidError: `rows` is no number, `attempt` no uuid, `owner` no owner.
         """
         token = owner_token(owner)
         if token is None:
             raise InvalidError("an attempt belongs to an owner's epoch; pass owner=")
-        written, ident = sum(rows.values()) if isinstance(rows, Mapping) else rows, attempt_bytes(attempt)
+        written = sum(map(check_rows, rows.values())) if isinstance(rows, Mapping) else check_rows(rows)
+        ident = attempt_bytes(attempt)
         return self._link.retry.run(lambda: self._link.node.end_attempt(token, ident, written))

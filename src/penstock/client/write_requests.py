@@ -137,6 +137,8 @@ class WriteRequests:
         owner: bytes | None,
         attempt: bytes,
     ) -> WriteCall:
+        if attempt != NO_ID and owner is None:
+            raise InvalidError("an attempt belongs to an owner's epoch; pass owner=", table=self._info.path)
         return WriteCall(
             table_id=self._info.table_id,
             schema_id=self._info.schema_id,

@@ -60,6 +60,11 @@ class _Batch:
         return replace(calls[0], batch=pa.concat_batches([call.batch for call in calls]))
 
 
+def _is_number(value: object, *, least: int) -> bool:
+    # NaN is neither below nor above; it is no bound.
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= least
+
+
 class Writer:
     """Writes to one table in the background. Thread-safe; a context manager that flushes on exit."""
 
@@ -74,8 +79,10 @@ class Writer:
         owner: OwnerLike | None = None,
         attempt: AttemptId | None = None,
     ) -> None:
-        if batch_rows < 1 or linger_ms < 0:
-            raise InvalidError("a writer's bounds are positive", batch_rows=batch_rows, linger_ms=linger_ms)
+        if not _is_number(batch_rows, least=1) or not _is_number(linger_ms, least=0):
+            raise InvalidError(
+                "a writer's bounds are positive numbers", batch_rows=repr(batch_rows), linger_ms=repr(linger_ms)
+            )
         self._link = link
         self._path = info.path
         self._requests = WriteRequests(info)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from penstock.errors import InvalidError
@@ -53,6 +54,17 @@ class TablePath(NamedTuple):
         else:
             raise InvalidError("a table path is a string: database.table", path=_shown(path))
         return cls(check_database_name(database), check_table_name(table))
+
+
+def name_list(columns: Iterable[str]) -> list[str]:
+    """Return the column names given as a list, or as anything else that yields them.
+
+    Raises:
+        InvalidError: it yields none; a bare string would yield its letters.
+    """
+    if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
+        raise InvalidError("columns= takes a list of names", columns=columns)
+    return list(columns)
 
 
 def check_database_name(name: str) -> str:

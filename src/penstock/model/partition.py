@@ -60,6 +60,8 @@ def partition_name(columns: Sequence[Column], values: Mapping[str, object]) -> s
         LimitError: the name is too long.
     """
     names = [column.name for column in columns]
+    if not isinstance(values, Mapping):
+        raise InvalidError('a partition is named by its values: {"day": ...}', columns=names)
     if set(values) != set(names):
         raise InvalidError("a partition has one value for each partition column", columns=names, values=list(values))
     return partition_names(columns, [_array_of_one(column, values[column.name]) for column in columns])[0].as_py()  # type: ignore[no-any-return]
@@ -129,7 +131,11 @@ def _encode(column: Column, array: pa.Array) -> tuple[npt.NDArray[np.int64], lis
         )
     encoded = array.dictionary_encode()
     prefix = f"{quote(column.name, safe='')}="
-    words = [prefix + quote(_plain(value), safe="") for value in encoded.dictionary.to_pylist()]
+    try:
+        values = encoded.dictionary.to_pylist()
+    except (ValueError, OverflowError) as cause:
+        raise InvalidError("a partition's date is outside the years 1 to 9999", column=column.name) from cause
+    words = [prefix + quote(_plain(value), safe="") for value in values]
     return encoded.indices.to_numpy().astype(np.int64), words
 
 
@@ -155,11 +161,24 @@ def _array_of_one(column: Column, value: object) -> pa.Array:
     try:
         if isinstance(value, str) and arrow.is_date(column.type):
             value = datetime.date.fromisoformat(value)
+        if value is not None and not _is_of(value, column.type):
+            raise TypeError(type(value).__name__)
         return pa.array([value], column.type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as cause:
         raise InvalidError(
             "a partition value does not fit its column", column=column.name, type=str(column.type), value=ascii(value)
         ) from cause
+
+
+def _is_of(value: object, kind: pa.DataType) -> bool:
+    # Arrow would take 1.5 for 1, and 5 for the sixth day of 1970.
+    if arrow.is_boolean(kind):
+        return isinstance(value, bool | np.bool_)
+    if arrow.is_integer(kind):
+        return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if arrow.is_date(kind):
+        return isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)
+    return isinstance(value, str)
 
 
 def _checked_name(name: str) -> str:

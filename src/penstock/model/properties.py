@@ -128,6 +128,8 @@ def normalise_properties(given: Mapping[str, Any] | None) -> dict[str, str]:
     Raises:
         InvalidError: an unknown property (the message lists the known ones), or a wrong value.
     """
+    if not isinstance(given, Mapping | None):
+        raise InvalidError("properties are a dict of names and values", found=type(given).__name__)
     normalised = {}
     for name, value in (given or {}).items():
         known = _find(name)

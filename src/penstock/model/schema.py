@@ -235,7 +235,14 @@ class SchemaBuilder:
         return self
 
     def primary_key(self, *names: str) -> SchemaBuilder:
-        """Name the key columns, in key order."""
+        """Name the key columns, in key order.
+
+        Raises:
+            InvalidError: a name is no string.
+        """
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidError('name the key columns one by one: .primary_key("a", "b")', found=type(name).__name__)
         self._primary_key = names
         return self
 

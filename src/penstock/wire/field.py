@@ -11,6 +11,7 @@ import binascii
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
+from operator import index
 from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
@@ -68,6 +69,23 @@ def _read_bytes(value: Any, batches: Sequence[pa.RecordBatch]) -> bytes:
         raise _refuse("bytes in base64", value) from error
 
 
+def _write_number(value: Any, _: list[pa.RecordBatch]) -> int:
+    try:
+        number = index(value)
+    except TypeError as error:
+        raise InvalidError("a whole number was expected", found=type(value).__name__) from error
+    if not -OFFSET_MAX <= number <= OFFSET_MAX:
+        raise InvalidError("a number has at most 64 bits", found=number)
+    return number
+
+
+def _write_text(value: Any, _: list[pa.RecordBatch]) -> str:
+    # What is no text is not made one: a database called None helps nobody.
+    if not isinstance(value, str):
+        raise InvalidError("a text was expected", found=type(value).__name__)
+    return str(value)
+
+
 def _write_batch(batch: pa.RecordBatch, batches: list[pa.RecordBatch]) -> int:
     batches.append(batch)
     return len(batches) - 1
@@ -89,8 +107,8 @@ def _read_bucket(value: Any, _: Sequence[pa.RecordBatch]) -> TableBucket:
 
 NOTHING: Final[Field[None]] = Field(lambda _value, _batches: None, lambda _value, _batches: None)
 BOOL: Final[Field[bool]] = _plain(bool, "true or false")
-INT: Final[Field[int]] = Field(lambda value, _: int(value), _read_number)
-TEXT: Final[Field[str]] = Field(lambda value, _: str(value), _read_text)
+INT: Final[Field[int]] = Field(_write_number, _read_number)
+TEXT: Final[Field[str]] = Field(_write_text, _read_text)
 BYTES: Final[Field[bytes]] = Field(lambda value, _: base64.b64encode(value).decode(), _read_bytes)
 BATCH: Final[Field[pa.RecordBatch]] = Field(_write_batch, _read_batch)
 BUCKET: Final[Field[TableBucket]] = Field(lambda value, _: list(value), _read_bucket)

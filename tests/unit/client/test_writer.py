@@ -218,7 +218,7 @@ def test_appends_go_to_log_tables(make_table: MakeTable, node: FakeNode) -> None
 
 def test_bounds_are_checked(make_table: MakeTable) -> None:
     table = make_table()
-    with pytest.raises(InvalidError, match="positive batch_rows=0"):
+    with pytest.raises(InvalidError, match="positive numbers batch_rows=0"):
         table.writer(batch_rows=0)
     with pytest.raises(InvalidError, match="a size is"):
         table.writer(batch_bytes="lots")
