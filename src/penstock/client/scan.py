@@ -193,6 +193,8 @@ class Scan(Iterator[pa.RecordBatch]):
             self._positions[index] = replace(self._positions[index], next_offset=next_offset)
             if batch.num_rows:
                 self._left = None if self._left is None else self._left - batch.num_rows
+                if batch.schema.equals(self._schema):
+                    return batch
                 return pa.RecordBatch.from_arrays(batch.select(self._schema.names).columns, schema=self._schema)
 
     def _next_step(self) -> Step:

@@ -107,6 +107,10 @@ class ScannerRegistry:
             with self._lock:
                 session.calls_under_way -= 1
 
+    def find(self, scanner_id: str) -> ScanSession | None:
+        """Return a session that has more to give; it is not used by that."""
+        return self._sessions.get(scanner_id)
+
     def settle(self, session: ScanSession) -> None:
         """Count a valid call; a session that gave its last page is drained.
 

@@ -56,7 +56,7 @@ class Scanners:
         self._settings = settings
         self._clock = clock
         self._cuts = cuts
-        self._ahead: ReadAhead | None = None
+        self._ahead = ReadAhead()
         self._registry = ScannerRegistry(settings, clock, metrics)
         self._pages = metrics.counter("penstock_scanner_pages")
         self._bytes = metrics.counter("penstock_scanner_bytes")
@@ -170,10 +170,11 @@ class Scanners:
             )
         )
 
-    def read_ahead(self) -> None:
-        """From now on read each next page while the latest is on its way; worth it where that takes a while."""
-        if self._ahead is None:
-            self._ahead = ReadAhead()
+    def read_ahead(self, scanner_id: str) -> None:
+        """Read a session's next page while the latest is on its way, if there may be one and there is room for it."""
+        session = self._registry.find(scanner_id)
+        if session is not None and session.limit is None and not session.drained:
+            self._ahead.start(session.read_ahead)
 
     def close(self, scanner_id: str) -> None:
         """End a session; idempotent, and safe while a page of it is being read.
@@ -198,8 +199,7 @@ class Scanners:
     def close_all(self) -> None:
         """End all sessions."""
         self._registry.close_all()
-        if self._ahead is not None:
-            self._ahead.close()
+        self._ahead.close()
 
     def reap(self) -> int:
         """End the sessions that have expired; return how many. To be called now and then."""
@@ -283,8 +283,6 @@ class Scanners:
             self._cuts.release(session.cut_id)
 
     def _given(self, session: ScanSession, page: Page) -> Page:
-        if self._ahead is not None and page.has_more and session.limit is None:
-            self._ahead.start(session.read_ahead)
         self._pages.inc()
         self._bytes.inc(session.latest_bytes)
         return page

@@ -116,6 +116,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             self._gate.hold(stream, reply.bytes)
             self._gate.begin_send(stream)
+            self._handler.begin_send(reply)
             sent = replies.send(reply)
         except (OverloadedError, LimitError) as error:
             self._gate.begin_send(stream)

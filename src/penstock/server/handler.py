@@ -30,13 +30,24 @@ from penstock.wire.reply import Reply
 
 _log = logging.getLogger("penstock")
 Gone = Callable[[], bool]
+OnPage = Callable[[str], None]
 
 
 class Handler:
     """Answers requests from one node. Thread-safe."""
 
-    def __init__(self, node: Node, settings: ServerSettings, gate: Gate, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        node: Node,
+        settings: ServerSettings,
+        gate: Gate,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        on_page: OnPage | None = None,
+    ) -> None:
         self._node = node
+        self._on_page = on_page
         self._settings = settings
         self._gate = gate
         self._clock = clock
@@ -63,7 +74,9 @@ class Handler:
                 return _check_end(frame, stream)
             call, call_id = _call_of(frame)
             called = call.name
-            reply = call.encode_reply(call_id, self._perform(call, frame, stream, gone))
+            result = self._perform(call, frame, stream, gone)
+            reply = call.encode_reply(call_id, result)
+            reply.scanner_id = _scanner_of(result)
         except PenstockError as error:
             reply = self.refuse(error, call_id)
         except Exception:  # noqa: BLE001 - the service edge: a bug is logged here, and answered as one
@@ -71,6 +84,11 @@ class Handler:
             reply = self.refuse(InternalError("the server failed on a bug; its log says more", call=called), call_id)
         self._duration[called].observe(1_000 * (perf_counter() - start))
         return reply
+
+    def begin_send(self, reply: Reply) -> None:
+        """Have the page after the one that is sent now read meanwhile."""
+        if self._on_page is not None and reply.scanner_id is not None:
+            self._on_page(reply.scanner_id)
 
     def count_sent(self, size: int) -> None:
         """Count the bytes of a reply that was sent."""
@@ -149,6 +167,11 @@ class Handler:
         """Return the reply that says an error."""
         self._failed[error.code].inc()
         return Reply(FrameKind.ERROR, {"id": call_id, "error": write_fault(error)})
+
+
+def _scanner_of(result: object) -> str | None:
+    page = result[-1] if isinstance(result, list) and result else result
+    return page.scanner_id if isinstance(page, Page) and page.has_more else None
 
 
 def _call_of(frame: Frame) -> tuple[Call[Any], int]:

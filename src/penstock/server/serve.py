@@ -50,9 +50,8 @@ def serve(
     )
     engine = Engine.open(directory, known)
     try:
-        engine.scanners.read_ahead()
         limits = ServerSettings(request_bytes_max=known.request_bytes_max)
-        return Server(engine, listen, settings=limits, metrics=engine.metrics)
+        return Server(engine, listen, settings=limits, metrics=engine.metrics, on_page=engine.scanners.read_ahead)
     except BaseException:
         engine.close()
         raise

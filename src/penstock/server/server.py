@@ -23,7 +23,7 @@ from penstock.server.connections import cut_connections
 from penstock.server.door import Door
 from penstock.server.flight import FlightServer
 from penstock.server.gate import Gate
-from penstock.server.handler import Handler
+from penstock.server.handler import Handler, OnPage
 from penstock.server.http import HttpServer
 from penstock.server.http_door import HttpDoor
 from penstock.server.settings import ServerSettings
@@ -79,14 +79,16 @@ class Server:
         settings: ServerSettings | None = None,
         metrics: Metrics | None = None,
         clock: Clock | None = None,
+        on_page: OnPage | None = None,
     ) -> None:
+        """Serve a node; `on_page` is told of each scanner whose page is sent and that has more to give."""
         self.node = node
         self._settings = settings or ServerSettings()
         self._closing = threading.Lock()
         self._closed = False
         clock, metrics = clock or SystemClock(), metrics or Metrics()
         self.gate = Gate(self._settings, clock)
-        handler = Handler(node, self._settings, self.gate, clock, metrics)
+        handler = Handler(node, self._settings, self.gate, clock, metrics, on_page=on_page)
         tls = listen.tls()
         tokens = None if listen.token_file is None else Tokens.load(listen.token_file)
         http_door = HttpDoor(tokens, cert=listen.tls_cert, key=listen.tls_key, ca=listen.tls_ca)

@@ -25,12 +25,13 @@ _DATA: Final = "data"
 
 
 class Reply:
-    """What is answered to one request."""
+    """What is answered to one request; `scanner_id` is the scanner that has more, if it is a page of one."""
 
-    __slots__ = ("batches", "header", "kind", "sizes")
+    __slots__ = ("batches", "header", "kind", "scanner_id", "sizes")
 
     def __init__(self, kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.RecordBatch] = ()) -> None:
         self.kind = kind
+        self.scanner_id: str | None = None
         self.header = header
         self.batches = batches
         self.sizes: list[int] = [pa.ipc.get_record_batch_size(batch) for batch in batches]
