@@ -8,7 +8,7 @@ snapshot, which is taken once per group of commits; it never waits for more than
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -62,14 +62,21 @@ class Tail:
 
     def append(self, facts: BatchFacts, batch: pa.RecordBatch | None) -> None:
         """Add the next batch; None will do for one without rows."""
-        assert facts.base_offset == self._end
-        assert facts.rows == (0 if batch is None else batch.num_rows)
-        self._directory.append(facts)
-        if batch is None or not facts.rows:
-            return
-        self._pending.append(batch)
-        self._bytes += bytes_of(batch)
-        self._end = facts.end_offset
+        self.extend([facts], [] if batch is None else [batch])
+
+    def extend(self, entries: Iterable[BatchFacts], pieces: Iterable[pa.RecordBatch]) -> None:
+        """Add the next batches, their rows in whatever pieces they are at hand: fewer are merged sooner."""
+        end = self._end
+        for facts in entries:
+            assert facts.base_offset == end
+            self._directory.append(facts)
+            end = facts.end_offset
+        for piece in pieces:
+            if piece.num_rows:
+                self._pending.append(piece)
+                self._bytes += bytes_of(piece)
+                self._end += piece.num_rows
+        assert self._end == end
         if len(self._pending) >= _PENDING_MAX:
             self._merge()
 

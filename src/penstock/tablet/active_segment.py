@@ -5,8 +5,10 @@ What was published is acknowledged; what was appended since may still be taken b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from penstock.log.segment import SegmentWriter, cut_segment
 from penstock.log.segment_header import SYNCED
@@ -85,11 +87,10 @@ class ActiveSegment:
         """
         self._writer.sync()
 
-    def publish(self, entries: Sequence[Entry]) -> None:
-        """Take batches that were appended into memory; they stay."""
+    def publish(self, entries: Sequence[Entry], pieces: Iterable[pa.RecordBatch]) -> None:
+        """Take batches that were appended into memory, their rows as they were planned; they stay."""
         self._published_bytes = self._writer.size
-        for facts, batch in entries:
-            self.tail.append(facts, batch)
+        self.tail.extend([facts for facts, _ in entries], pieces)
 
     def rollback(self) -> None:
         """Take back what was appended, without an error, since the last publication.

@@ -194,7 +194,7 @@ class Tablet:
             BucketFailedError: the index failed; the log is durable and a reopened bucket has it all.
         """
         assert self._active is not None
-        self._active.publish(entries)
+        self._active.publish(entries, [plan.batch for plan in planned.plans])
         for facts, _ in entries:
             self.state.timestamp_ms = max(self.state.timestamp_ms, facts.timestamp_ms)
             if facts.writer_id != NO_ID:
