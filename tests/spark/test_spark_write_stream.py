@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import penstock
 import penstock.spark as pks
-from penstock.errors import FencedError, PenstockError
+from penstock.errors import FencedError, PenstockError, SchemaMismatchError
 from penstock.model.owner import OwnerInfo
 from penstock.spark import job_epoch
 from penstock.spark.links import link_for
@@ -282,7 +282,7 @@ def test_a_stream_adds_the_columns_that_the_table_lacks_if_it_may(job: Job) -> N
     table = job.connection.create_table(job.path, "k BIGINT, total BIGINT, n BIGINT, PRIMARY KEY (k)", buckets=2)
     wider = job.stream().withColumn("note", sf.lit("new"))
 
-    with pytest.raises(PySparkException, match="mergeSchema=true"):
+    with pytest.raises(SchemaMismatchError, match="mergeSchema=true"):
         job.run(wider, order_by="total")
     job.run(wider, order_by="total", merge_schema=True)
 
