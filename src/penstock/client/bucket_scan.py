@@ -6,8 +6,8 @@ opened again at the same snapshot, at the offset after the last page: that is al
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.client.link import Link
 from penstock.client.retry import worth_retrying
 from penstock.errors import (
+    InvalidScanRequestError,
     NotLeaderError,
     PenstockError,
     TooManyScannersError,
@@ -43,13 +44,25 @@ class Pin(Protocol):
 
 
 class BucketScan:
-    """Reads one bucket at a snapshot; `call` says which, what, and from where; `opened` is a first page had already."""
+    """Reads one bucket at a snapshot; `call` says which, what, and from where; `opened` is a first page had already.
 
-    def __init__(self, link: Link, call: OpenScan, pin: Pin, opened: Page | None = None) -> None:
+    While `hurried`, portions are taken as soon as they come, so pages may be asked for early.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        call: OpenScan,
+        pin: Pin,
+        opened: Page | None = None,
+        *,
+        hurried: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._link = link
         self._call = call
         self._pin = pin
         self._opened = opened
+        self._hurried = hurried
         self._scanner_id: str | None = None
 
     def portions(self) -> Generator[Portion, None, None]:
@@ -60,18 +73,32 @@ class BucketScan:
             PenstockError: as the node answered, once that is not worth retrying.
         """
         try:
-            page, call_seq_id = self._first(), 0
-            while True:
+            for page in self._pages():
                 self._pass(page)
                 if not page.has_more:
                     self._scanner_id = None
                 yield from zip(page.batches, page.inner_ends, strict=False)
                 yield page.batches[-1], page.next_offset if page.has_more else None
-                if not page.has_more:
-                    return
-                page, call_seq_id = self._next(call_seq_id + 1)
         finally:
             self._close()
+
+    def _pages(self) -> Generator[Page, None, None]:
+        page, call_seq_id = self._first(), 0
+        yield page
+        if page.has_more and self._hurried():
+            assert self._scanner_id is not None, "a page that has more belongs to a session"
+            with closing(self._link.node.pages(self._scanner_id, 1)) as pages:
+                while page.has_more:
+                    try:
+                        page = next(pages)
+                    except PenstockError:
+                        # Asked for by its number, it comes again; or the error does, if it is not worth retrying.
+                        break
+                    call_seq_id += 1
+                    yield page
+        while page.has_more:
+            page, call_seq_id = self._next(call_seq_id + 1)
+            yield page
 
     def _first(self) -> Page:
         page, self._opened = self._opened, None
@@ -92,8 +119,11 @@ class BucketScan:
                 lambda: self._link.node.next_page(scanner_id, call_seq_id),
                 when=lambda error: worth_retrying(error) and not isinstance(error, SESSION_LOST),
             )
-        except SESSION_LOST:
-            self._scanner_id = None
+        except (*SESSION_LOST, InvalidScanRequestError) as error:
+            if isinstance(error, InvalidScanRequestError) and not self._hurried():
+                raise
+            # In a hurry the page after this one was asked for, too: if that was given, this one is not any more.
+            self._close()
             self._pin.renew()
             return self._open(), 0
         return page, call_seq_id

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import suppress
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from penstock.wire.body import check_schema
 from penstock.wire.call import REPLY_LIMITS
 from penstock.wire.fault import from_flight
 from penstock.wire.frame import BODIES_MAX, CALL_STREAM, FrameKind, encode_frame, is_reply
-from penstock.wire.reply import is_last
+from penstock.wire.reply import goes_on, is_last
 
 IDLE_STREAMS_MAX: Final = 16
 IDLE_SECONDS_MAX: Final = 60.0
@@ -47,23 +48,38 @@ class CallStream:
         self._calls = 0
         self._rows = 0
         self._knows_schema = False
+        self._owed = False
         self.client = client
         self.subject: Hashable = None
         self.used_at = time.monotonic()
 
-    def ask(self, request: pa.Buffer, rows: int) -> Answer:
-        """Send a request that writes so many rows; return the answer."""
-        with suppress(*_FOREIGN):
-            # If the stream is broken, reading from it tells why; the writer does not know.
-            self._writer.write_metadata(request)
-        answer = self._read()
+    @property
+    def owed(self) -> bool:
+        """Tell whether an answer is still to come."""
+        return self._owed
+
+    def ask(self, request: pa.Buffer, rows: int, following: pa.Buffer | None = None) -> Answer:
+        """Send a request that writes so many rows, unless it was sent as the one to follow; return the answer.
+
+        The one to follow is sent as soon as the answer shows that it will be wanted.
+        """
+        if not self._owed:
+            self._send(request)
+        answer = self._read(following)
         self._calls += 1
         self._rows += rows if is_reply(answer.frame) else 0
         self.used_at = time.monotonic()
         return answer
 
-    def _read(self) -> Answer:
+    def _send(self, request: pa.Buffer) -> None:
+        self._owed = True
+        with suppress(*_FOREIGN):
+            # If the stream is broken, reading from it tells why; the writer does not know.
+            self._writer.write_metadata(request)
+
+    def _read(self, following: pa.Buffer | None) -> Answer:
         batches: list[pa.RecordBatch] = []
+        sent = False
         while len(batches) <= BODIES_MAX:
             chunk = self._reader.read_chunk()
             if chunk.data is not None:
@@ -72,9 +88,13 @@ class CallStream:
                 if batches and not self._knows_schema:
                     check_schema(batches[0].schema, REPLY_LIMITS)
                     self._knows_schema = True
+                self._owed = sent
                 return Answer(chunk.app_metadata, batches)
             if chunk.data is None:
                 raise StopIteration
+            if following is not None and not sent and goes_on(chunk.app_metadata):
+                self._send(following)
+                sent = True
         raise InvalidError("the server sent more batches than belong to any answer", most=BODIES_MAX)
 
     def end(self) -> None:
@@ -84,6 +104,10 @@ class CallStream:
             self._writer.done_writing()
             self._reader.read_chunk()
         self.close()
+
+    def spoil(self) -> None:
+        """Have the stream count as one that owes an answer: it was broken off after it had given its last."""
+        self._owed = True
 
     def cancel(self) -> None:
         """Break the stream off, from any thread; a call on it fails at once."""
@@ -169,22 +193,45 @@ class CallStreams:
             PermissionDeniedError: the server does not let this caller in.
         """
         stream = self._take(subject)
-        self._deadlines.begin(stream, timeout_ms / 1000)
         try:
-            answer = stream.ask(request, rows)
-        except _FOREIGN as error:
-            in_time = self._deadlines.end(stream)
-            self._drop(stream)
-            raise self._failure(error, not in_time, timeout_ms) from error
+            answer = self._ask(stream, request, rows, timeout_ms)
         except BaseException:
-            # Interrupted: the answer is still to come, and nobody waits for it.
-            self._deadlines.end(stream)
+            # The answer may still be to come, and nobody waits for it.
             self._drop(stream)
             raise
-        if self._deadlines.end(stream):
+        self._give_back(stream)
+        return answer
+
+    def ask_each(
+        self, requests: Iterator[pa.Buffer], *, timeout_ms: int, subject: Hashable
+    ) -> Generator[Answer, None, None]:
+        """Yield the answers to requests over one stream, each sent as soon as the answer before shows that it goes on.
+
+        To be closed after the last answer that is wanted.
+
+        Raises:
+            PenstockError: as `ask` has it.
+        """
+        stream = self._take(subject)
+        try:
+            for request, following in pairwise(requests):
+                yield self._ask(stream, request, 0, timeout_ms, following)
+        finally:
             self._give_back(stream)
-        else:
-            self._drop(stream)
+
+    def _ask(
+        self, stream: CallStream, request: pa.Buffer, rows: int, timeout_ms: int, following: pa.Buffer | None = None
+    ) -> Answer:
+        self._deadlines.begin(stream, timeout_ms / 1000)
+        try:
+            answer = stream.ask(request, rows, following)
+        except _FOREIGN as error:
+            raise self._failure(error, not self._deadlines.end(stream), timeout_ms) from error
+        except BaseException:
+            self._deadlines.end(stream)
+            raise
+        if not self._deadlines.end(stream):
+            stream.spoil()
         return answer
 
     def close(self) -> None:
@@ -251,6 +298,9 @@ class CallStreams:
         return stale
 
     def _give_back(self, stream: CallStream) -> None:
+        if stream.owed:
+            self._drop(stream)
+            return
         ended = [stream]
         with self._lock:
             if not self._closed and stream.client is self._client:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -208,6 +210,24 @@ class RemoteNode(RemoteOwners):
         if not page.has_more:
             self._scanners.forget(scanner_id)
         return page
+
+    def pages(self, scanner_id: str, call_seq_id: int) -> Generator[Page, None, None]:
+        """Yield the pages from that call number on; the next is asked for while one still arrives."""
+        ids: deque[int] = deque()
+
+        def requests() -> Iterator[pa.Buffer]:
+            for number in itertools.count(call_seq_id):
+                ids.append(next(self._ids))
+                yield wire.NEXT_PAGE.encode_request(ids[-1], {"scanner_id": scanner_id, "call_seq_id": number})
+
+        subject = self._scanners.get(scanner_id)
+        with closing(self._streams.ask_each(requests(), timeout_ms=self._timeout_ms, subject=subject)) as answers:
+            for answer in answers:
+                page = wire.NEXT_PAGE.decode_reply(ids.popleft(), answer.frame, answer.batches)
+                yield page
+                if not page.has_more:
+                    self._scanners.forget(scanner_id)
+                    return
 
     def close_scanner(self, scanner_id: str) -> None:
         """End a scan session; idempotent."""

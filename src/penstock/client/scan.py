@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 import weakref
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from types import TracebackType
@@ -63,7 +63,9 @@ class Scan(Iterator[pa.RecordBatch]):
         self._index = 0
         self._schema = request.schema(info)
         # The generator must not hold the scan, or its thread would keep a forgotten scan alive.
-        steps = _steps(link, info, request, pin, tuple(positions), first=first)
+        hurry = threading.Event()
+        self._hurry = hurry
+        steps = _steps(link, info, request, pin, tuple(positions), first=first, hurried=hurry.is_set)
         # With a limit a page ahead may be one too many; beside an engine in this process a thread only costs.
         self._ahead = link.distant and request.limit is None and (first is None or first.has_more)
         # Begun, so that closing the generator ends the session that its first page belongs to.
@@ -218,6 +220,8 @@ class Scan(Iterator[pa.RecordBatch]):
 
     def to_arrow(self) -> pa.Table:
         """Return the rest of the rows as a table."""
+        if self._ahead and not isinstance(self._steps, PageAhead):
+            self._hurry.set()
         with self, suppress(StopIteration):
             batches: list[pa.RecordBatch] = []
             while True:
@@ -285,6 +289,7 @@ def _steps(
     positions: tuple[BucketPosition, ...],
     *,
     first: Page | None,
+    hurried: Callable[[], bool],
 ) -> Generator[Step, None, None]:
     left = request.limit
     opened = {} if first is None else {0: first}
@@ -298,7 +303,8 @@ def _steps(
                 unread = {i: p for i, p in enumerate(positions) if i >= index and p.next_offset is not None}
                 opened = _open_some(link, info, request, pin, unread)
             asked = replace(request, limit=left)
-            with closing(_portions(link, info, asked, pin, position, opened=opened.pop(index, None))) as portions:
+            page = opened.pop(index, None)
+            with closing(_portions(link, info, asked, pin, position, opened=page, hurried=hurried)) as portions:
                 for portion in portions:
                     left = None if left is None else left - portion[0].num_rows
                     yield index, portion
@@ -336,12 +342,13 @@ def _portions(
     position: BucketPosition,
     *,
     opened: Page | None,
+    hurried: Callable[[], bool],
 ) -> Generator[Portion, None, None]:
     assert position.next_offset is not None, "a finished bucket is not read again"
     bucket = position.table_bucket(info.path)
     if request.source is ScanSource.LOG:
         return LogScan(link, info, request, bucket, start=position.next_offset, end=position.log_offset).portions()
-    return BucketScan(link, _open_call(info, request, position), pin, opened).portions()
+    return BucketScan(link, _open_call(info, request, position), pin, opened, hurried=hurried).portions()
 
 
 def _open_call(info: TableInfo, request: ScanRequest, position: BucketPosition) -> OpenScan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -274,6 +274,10 @@ class Engine(LeaseCalls, OwnerCalls):
         """Return the page of that call number: the next one, or the latest again."""
         self._check_open()
         return self.scanners.next_page(scanner_id, call_seq_id)
+
+    def pages(self, scanner_id: str, call_seq_id: int) -> Generator[Page, None, None]:
+        """Yield the pages from that call number on."""
+        yield from self.scanners.pages(scanner_id, call_seq_id)
 
     def close_scanner(self, scanner_id: str) -> None:
         """End a scan session; idempotent."""

@@ -1,9 +1,9 @@
 """Pages of one bucket at one snapshot: rows in offset order, cut where a page is full.
 
-Blocks come from the view as they are stored; a page is a few slices of them, or one whole block that
-fills more than half of it. Large slices stay apart, small ones are joined. What is left of the last
-block waits for the next page, so that every block is read once. A page that is asked for again is
-read again: from where its first block began, so that it is made of the same slices.
+Blocks come from the view as they are stored; a page is a few slices of them. Large slices stay apart,
+small ones are joined. What is left of the last block waits for the next page, so that every block is
+read once. A page that is asked for again is read again: from where its first block began, so that it
+is made of the same slices.
 """
 
 from __future__ import annotations
@@ -138,12 +138,6 @@ class PageReader:
                 has_more = rows != limit
                 break
             self._end = block.end
-            if self._plan.filter.is_all and len(pieces) == 1 and 2 * room <= self._plan.page_bytes and rows != limit:
-                # A page that is one block is sent as it lies; to fill it up it would have to be copied.
-                self._left = next(self._blocks, None)
-                has_more = self._left is not None
-                self._end = self._end if has_more else max(self._end, self._plan.stop)
-                break
             if not self._plan.filter.is_all and self._clock.monotonic_ms() >= deadline_ms:
                 has_more = rows != limit
                 break

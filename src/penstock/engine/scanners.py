@@ -7,9 +7,10 @@ registry says which sessions live; a session says which page a call number stand
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 
 from penstock.engine.cuts import Cuts
 from penstock.engine.live_table import LiveTable
@@ -135,6 +136,14 @@ class Scanners:
             with suppress(UnknownOrExpiredScannerError):
                 self._cuts.touch(session.cut_id)
         return self._given(session, page)
+
+    def pages(self, scanner_id: str, call_seq_id: int) -> Generator[Page, None, None]:
+        """Yield the pages from that call number on, as `next_page` has them."""
+        for number in count(call_seq_id):
+            page = self.next_page(scanner_id, number)
+            yield page
+            if not page.has_more:
+                return
 
     def resume(self, token: bytes) -> Page:
         """Open a session that goes on, at the same snapshot, where the page with that token ended.

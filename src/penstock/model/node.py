@@ -6,7 +6,7 @@ only errors of `penstock.errors`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -109,6 +109,13 @@ class Node(OwnerNode, Protocol):
 
     def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
         """Return the page of that call number: the next one, or the latest again."""
+
+    def pages(self, scanner_id: str, call_seq_id: int) -> Generator[Page, None, None]:
+        """Yield the pages from that call number on, for whoever takes them at once.
+
+        A node far away may be asked for a page before the one before it has arrived; should that one be
+        lost, it cannot be had again by its number.
+        """
 
     def close_scanner(self, scanner_id: str) -> None:
         """End a scan session; idempotent."""

@@ -4,8 +4,9 @@ A frame copies the batches that it carries. As data they travel from where they 
 one stream is of one schema: that of the first reply sent so. Whatever does not fit goes as a frame.
 
 A reply as data is a message per batch. The last one's metadata is the reply's header frame, which
-counts the batches (`data`); the metadata of the others is blank. Blanks also fill the metadata up,
-so that the columns of a large batch lie at words once the transport has put the message down.
+counts the batches (`data`); that of the others is a mark that tells whether the scan goes on after
+this page, so that whoever will want the next one need not wait for the rest of this. Blanks fill the
+metadata up, so that the columns of a large batch lie at words once the transport has put it down.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import pyarrow as pa
 from penstock.wire.frame import HEAD_BYTES, WORD_BYTES, FrameKind, encode_frame, encode_header, frame_of
 
 BLANK: Final = 0x20
+GOES_ON: Final = 0x2B
 # A message up to this size is part of what the transport read at once, and comes to lie anywhere.
 _SMALL_BYTES: Final = 1 << 14
 _BLANK_BYTE: Final = bytes([BLANK])
+_GOES_ON_BYTE: Final = bytes([GOES_ON])
 _DATA: Final = "data"
 
 
@@ -74,7 +77,8 @@ class DataSchema:
         """
         last = len(reply.batches) - 1
         for batch, size in zip(reply.batches[:last], reply.sizes, strict=False):
-            yield batch, pa.py_buffer(_BLANK_BYTE * (1 + self._filling(size, 1)))
+            mark = _BLANK_BYTE if reply.scanner_id is None else _GOES_ON_BYTE
+            yield batch, pa.py_buffer(mark + _BLANK_BYTE * self._filling(size, 1))
         text = encode_header({**reply.header, _DATA: last + 1})
         filling = self._filling(reply.sizes[last], HEAD_BYTES + len(text))
         yield reply.batches[last], pa.py_buffer(frame_of(reply.kind, text + _BLANK_BYTE * filling))
@@ -95,8 +99,13 @@ def count_data(header: dict[str, Any]) -> object:
 
 
 def is_last(metadata: pa.Buffer | None) -> bool:
-    """Tell whether a message is the last one of a reply: it has metadata that is not blank."""
-    return metadata is not None and metadata.size > 0 and metadata[0] != BLANK
+    """Tell whether a message is the last one of a reply: its metadata is more than a mark."""
+    return metadata is not None and metadata.size > 0 and metadata[0] not in (BLANK, GOES_ON)
+
+
+def goes_on(metadata: pa.Buffer | None) -> bool:
+    """Tell whether a message is of a page after which the scan goes on, and more of the page is to come."""
+    return metadata is not None and metadata.size > 0 and metadata[0] == GOES_ON
 
 
 def _varint_bytes(number: int) -> int:

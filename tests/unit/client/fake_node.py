@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -341,6 +341,14 @@ class FakeNode(FakeLeases, FakeOwners):
     def _batch(info: TableInfo, rows: list[Row]) -> pa.RecordBatch:
         fields = [item.with_nullable(True) for item in info.schema.arrow_schema]
         return pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))
+
+    def pages(self, scanner_id: str, call_seq_id: int) -> Generator[Page, None, None]:
+        page = self.next_page(scanner_id, call_seq_id)
+        yield page
+        while page.has_more:
+            call_seq_id += 1
+            page = self.next_page(scanner_id, call_seq_id)
+            yield page
 
     def close_scanner(self, scanner_id: str) -> None:
         self.calls.append("close_scanner")

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.engine import page_reader
 from penstock.engine.cuts import Cuts
 from penstock.engine.live_table import LiveTable
 from penstock.engine.resume_token import ResumeToken
@@ -792,13 +793,39 @@ def test_pages_of_whole_blocks_cover_every_row_once_and_none_is_empty(
     assert all(page.batch.nbytes <= page_bytes or page.batch.num_rows == 1 for page in pages)
 
 
-def test_block_that_fills_more_than_half_a_page_is_a_page(node: Node) -> None:
+def test_large_slices_of_blocks_stay_apart_and_each_says_where_the_scan_goes_on(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_reader, "APART_BYTES_MIN", 100)
     node.rig.seal(node.table)
-    whole = node.rest(node.open(page_bytes=1 << 20))[0].batch.nbytes
+    delete(node.table, [{"id": i} for i in (3, 16, 17, 50)])
+    left = [row for row in ROWS if row["id"] not in (3, 16, 17, 50)]
+    pages = node.rest(node.open(page_bytes=1_500))
 
-    pages = node.rest(node.open(page_bytes=whole * 16 * 7 // 400))
+    assert max(len(page.batches) for page in pages) > 2
+    for page in pages:
+        for batch, end in zip(page.batches, (*page.inner_ends, page.next_offset), strict=True):
+            rest = [row for row in left if row["id"] > batch["id"][-1].as_py()]
+            assert node.rows(node.open(as_of=page.log_offset, start=end)) == rest
 
-    assert [page.batch.num_rows for page in pages] == [16] * 6 + [4]
-    again = node.open(page_bytes=whole * 16 * 7 // 400)
-    third = [node.scanners.next_page(id_of(again), number) for number in (1, 2)][-1]
-    assert stored(node.scanners.next_page(id_of(again), 2).batch) == stored(third.batch)
+
+def test_page_of_several_batches_is_had_again_as_it_was(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_reader, "APART_BYTES_MIN", 100)
+    node.rig.seal(node.table)
+    first = node.open(page_bytes=1_500)
+    page = node.scanners.next_page(id_of(first), 1)
+
+    again = node.scanners.next_page(id_of(first), 1)
+
+    assert len(page.batches) > 2
+    assert again.inner_ends == page.inner_ends
+    assert [stored(batch) for batch in again.batches] == [stored(batch) for batch in page.batches]
+
+
+def test_small_slices_of_blocks_are_joined(node: Node) -> None:
+    node.rig.seal(node.table)
+
+    pages = node.rest(node.open(page_bytes=1_500))
+
+    assert all(len(page.batches) == 1 and not page.inner_ends for page in pages)
+    assert max(page.rows for page in pages) > 16
