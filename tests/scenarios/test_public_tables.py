@@ -238,3 +238,23 @@ def test_stats_count_rows_and_name_each_bucket(connection: penstock.Connection) 
     assert (stats.rows, stats.live_rows) == (150, 100)
     assert {bucket.bucket: bucket.visible for bucket in stats.buckets} == table.cut()
     assert sum(bucket.live_rows for bucket in stats.buckets) == 100
+
+
+@pytest.mark.parametrize("auto_create", [True, False])
+def test_delete_makes_no_partition(connection: penstock.Connection, auto_create: bool) -> None:
+    table = connection.create_table(
+        "shop.sales",
+        "day INT, id INT, n INT, PRIMARY KEY (day, id)",
+        partitioned_by=["day"],
+        properties={"partition.auto-create": auto_create},
+    )
+    table.create_partition({"day": 1})
+    table.upsert([{"day": 1, "id": 1, "n": 1}])
+
+    gone = table.delete([{"day": 1, "id": 1}, {"day": 2, "id": 1}])
+    cleared = table.delete([{"day": 3, "id": 1}], columns=["n"])
+    applied = table.apply_changes([{"_change_type": "-D", "day": 4, "id": 1, "n": 1}])
+
+    assert (gone.rows, gone.changes, gone.ignored) == (2, 1, 1)
+    assert (cleared.ignored, applied.ignored) == (1, 1)
+    assert table.list_partitions() == ["day=1"]

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from penstock.client.arrow_source import ArrowSource, check_arrow
 from penstock.errors import InvalidError, SchemaMismatchError
 from penstock.model.change import RESERVED_NAMES, ChangeType
+from penstock.model.inner_nulls import first_inner_null
 from penstock.model.names import name_list
 from penstock.model.near_name import did_you_mean
 from penstock.model.schema import Schema
@@ -142,6 +143,8 @@ def _fitting(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch | None:
     for position, column in enumerate(schema.columns):
         if not column.nullable and batch.column(position).null_count:
             raise _null(column.name, batch.column(position), schema)
+    for column in schema.inner_required:
+        _check_inside(column.name, batch.column(column.name))
     return batch if exact else pa.RecordBatch.from_arrays(batch.columns, schema=wanted)
 
 
@@ -172,9 +175,23 @@ def _batch(
     for field, array in zip(fields, arrays, strict=True):
         if array.null_count and field.name in required:
             raise _null(field.name, array, schema)
+    for column in schema.inner_required:
+        if column.name in names:
+            _check_inside(column.name, arrays[names.index(column.name)])
     # A before-image may hold nulls that the column has since been declared not to take.
     kept = [field.with_nullable(field.name not in required) for field in fields] if nulls_in_values else fields
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(kept))
+
+
+def _check_inside(name: str, array: pa.Array) -> None:
+    row = first_inner_null(array)
+    if row is not None:
+        raise SchemaMismatchError(
+            "the column's type allows no null there; fill it or leave the row out",
+            column=name,
+            row=row,
+            type=array.type,
+        )
 
 
 def _unknown(name: Any, schema: Schema) -> SchemaMismatchError:

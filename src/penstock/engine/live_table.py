@@ -17,7 +17,7 @@ from penstock.engine.named_buckets import naming
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
 from penstock.engine.write_group import QueuedWrite
-from penstock.engine.write_router import WriteRouter
+from penstock.engine.write_router import NO_PARTITION, WriteRouter
 from penstock.errors import (
     BucketFailedError,
     InvalidError,
@@ -37,6 +37,7 @@ from penstock.tablet.aggregate_rule import AggregateRule
 from penstock.tablet.first_row import FirstRow
 from penstock.tablet.last_row import LastRow
 from penstock.tablet.merge_rule import MergeRule
+from penstock.tablet.required_columns import RequiredColumns, required_columns
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.tablet_schema import TabletSchema
 from penstock.tablet.versioned import Versioned
@@ -251,10 +252,10 @@ class LiveTable:
             with suppress(BucketFailedError):
                 tablet.close()
 
-    def _ensure_partitions(self, names: Sequence[str]) -> list[int]:
+    def _ensure_partitions(self, names: Sequence[str], made: Sequence[bool]) -> list[int]:
         with self._lock:
             ids = {partition.name: partition.partition_id for partition in self._partitions.values()}
-            missing = [name for name in names if name not in ids]
+            missing = [name for name, is_made in zip(names, made, strict=True) if is_made and name not in ids]
             if missing:
                 if not self.info.options.partition_auto_create:
                     raise PartitionNotFoundError(
@@ -264,7 +265,7 @@ class LiveTable:
                     )
                 self._take_up(self._catalog.partitions.ensure(self.info.table_id, missing))
                 ids = {partition.name: partition.partition_id for partition in self._partitions.values()}
-            return [ids[name] for name in names]
+            return [ids.get(name, NO_PARTITION) for name in names]
 
     def _take_up(self, partitions: Sequence[PartitionInfo]) -> None:
         with self._lock:
@@ -292,6 +293,11 @@ def tablet_schema(info: TableInfo) -> TabletSchema:
 
 def merge_rule(info: TableInfo) -> MergeRule:
     """Return the rule by which a table merges rows."""
+    rule = _engine_rule(info)
+    return RequiredColumns(rule, info.schema) if required_columns(info.schema) else rule
+
+
+def _engine_rule(info: TableInfo) -> MergeRule:
     if info.merge_engine is MergeEngine.FIRST_ROW:
         return FirstRow()
     if info.merge_engine is MergeEngine.VERSIONED:

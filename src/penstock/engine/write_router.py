@@ -26,6 +26,7 @@ from penstock.model.bucket import BucketId
 from penstock.model.calls import Operation, WriteCall
 from penstock.model.change import ChangeType
 from penstock.model.facts import NO_ID
+from penstock.model.inner_nulls import first_inner_null
 from penstock.model.merge_engine import DeleteBehavior, MergeEngine
 from penstock.model.partition import partition_codes, partition_columns
 from penstock.model.schema import Schema
@@ -37,8 +38,9 @@ ROWS_ENCODED_TOGETHER: Final = 64
 """The keys of so few rows are left to the committer, which encodes those of many calls at once."""
 
 Mask = npt.NDArray[np.bool_]
-PartitionIds = Callable[[Sequence[str]], list[int]]
-"""Return the ids of partitions by name, made where they are missing."""
+PartitionIds = Callable[[Sequence[str], Sequence[bool]], list[int]]
+"""Return the ids of partitions by name. A missing one is made where that is asked for, else it is NO_PARTITION."""
+NO_PARTITION: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +224,11 @@ class WriteRouter:
 
     def _fits(self, batch: pa.RecordBatch) -> bool:
         """Tell whether a batch has the columns of the table as it is, and no null where one must not be."""
-        return batch.schema.equals(self._info.schema.arrow_schema) and not any(
-            batch.column(place).null_count for place in self._required
+        schema = self._info.schema
+        return (
+            batch.schema.equals(schema.arrow_schema)
+            and not schema.inner_required
+            and not any(batch.column(place).null_count for place in self._required)
         )
 
     def _split(self, rows: _Rows, turn: int) -> dict[BucketId, Request]:
@@ -237,11 +242,12 @@ class WriteRouter:
         whole = Request(batch, keys, rows.deletes, rows.columns, rows.clears, rows.mode, rows.retracts)
         if buckets == 1 and not self._info.partitioned:
             return {BucketId(table_id, 0, 0): whole}
-        partitions, codes = self._destinations(batch, turn)
+        partitions, codes = self._destinations(rows, turn)
         found = np.unique(codes)
         if len(found) == 1:
             partition, bucket = divmod(int(found[0]), buckets)
-            return {BucketId(table_id, partitions[partition], bucket): whole}
+            there = partitions[partition] != NO_PARTITION
+            return {BucketId(table_id, partitions[partition], bucket): whole} if there else {}
         order = np.argsort(codes, kind="stable")
         bounds = [*np.searchsorted(codes[order], found).tolist(), len(order)]
         places = pa.array(order)
@@ -252,6 +258,8 @@ class WriteRouter:
         parts = {}
         for code, start, end in zip(found.tolist(), bounds[:-1], bounds[1:], strict=True):
             partition, bucket = divmod(code, buckets)
+            if partitions[partition] == NO_PARTITION:
+                continue
             parts[BucketId(table_id, partitions[partition], bucket)] = Request(
                 batch.slice(start, end - start),
                 keys.slice(start, end - start) if keys is not None else None,
@@ -263,15 +271,15 @@ class WriteRouter:
             )
         return parts
 
-    def _destinations(self, batch: pa.RecordBatch, turn: int) -> tuple[list[int], npt.NDArray[np.int64]]:
+    def _destinations(self, rows: _Rows, turn: int) -> tuple[list[int], npt.NDArray[np.int64]]:
         """Return the ids of the partitions concerned, and for each row partition * buckets + bucket."""
-        info = self._info
+        info, batch = self._info, rows.batch
         partitions = [0]
         codes: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
         if info.partitioned:
             columns = partition_columns(info.schema, info.partitioned_by)
             names, codes = partition_codes(columns, [batch.column(str(column.id)) for column in columns])
-            partitions = self._partition_ids(names)
+            partitions = self._partition_ids(names, _made(rows, names, codes))
         if info.buckets == 1:
             return partitions, codes
         if info.bucket_key:
@@ -279,6 +287,16 @@ class WriteRouter:
             buckets = bucket_of([batch.column(str(column.id)) for column in columns], info.buckets)
             return partitions, codes * info.buckets + buckets
         return partitions, codes * info.buckets + turn % info.buckets
+
+
+def _made(rows: _Rows, names: Sequence[str], codes: npt.NDArray[np.int64]) -> list[bool]:
+    """Tell which partitions the rows make if they are missing: not those in which they only delete."""
+    if rows.clears:
+        return [False] * len(names)
+    if rows.deletes is None:
+        return [True] * len(names)
+    kept: list[int] = np.bincount(codes, weights=~rows.deletes, minlength=len(names)).tolist()
+    return [count > 0 for count in kept]
 
 
 def _validate(batch: pa.RecordBatch) -> None:
@@ -304,3 +322,5 @@ def _check_not_null(stored: pa.RecordBatch, known: Schema, wanted: Sequence[str]
         if array.null_count and not known.column(name).nullable:
             row = pc.index(array.is_null(), True).as_py()
             raise SchemaMismatchError("column is NOT NULL", column=name, row=row)
+        if known.column(name) in known.inner_required and (row := first_inner_null(array)) is not None:
+            raise SchemaMismatchError("the column's type is NOT NULL inside", column=name, row=row)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.errors import InvalidError, LimitError
 from penstock.model.aggregate import DEFAULT_DELIMITER, DELIMITER, AggFunction, check_takes
 from penstock.model.change import SYSTEM_FIELDS
+from penstock.model.inner_nulls import forbids_inner_nulls
 from penstock.model.names import check_column_name, fold
 from penstock.model.near_name import did_you_mean
 from penstock.model.type_words import format_type, parse_type
@@ -113,6 +114,11 @@ class Schema:
     def value_columns(self) -> tuple[Column, ...]:
         """Return the columns outside the key."""
         return tuple(column for column in self.columns if column.name not in self.primary_key)
+
+    @cached_property
+    def inner_required(self) -> tuple[Column, ...]:
+        """Return the columns whose type says of something inside it that it is never null."""
+        return tuple(column for column in self.columns if forbids_inner_nulls(column.type))
 
     def storage_schema(self) -> pa.Schema:
         """Return the columns as batches store them: under their ids, all nullable.
