@@ -116,18 +116,17 @@ class AggregateRule:
         )
 
     def _fold(self, met: _Meeting, schema: pa.Schema) -> _Folded:
-        inputs, folded = {}, {}
+        inputs, folded, written = {}, {}, met.request.rows.schema.names
         for name, column in self._columns.items():
             try:
-                if name in met.request.rows.schema.names:
+                if name in written:
                     inputs[name] = self._inputs(column, met)
                     folded[name] = AGGREGATES[_function(column)].run(met.request.mode)(inputs[name])
                 elif column.agg is AggFunction.FIRST_VALUE:
                     refuse_first(~met.there, InvalidError, "a new row needs its first_value; name the column")
             except SlotRefusedError as refused:
                 raise self._refusal(refused, column, met) from refused
-        deletes = self._gone(inputs, folded)
-        accept = _changed(met, folded)
+        deletes, accept = self._gone(inputs, folded), _changed(met, folded)
         if deletes is not None:
             accept |= deletes
         return _Folded(self._images(met, folded, schema), deletes, None if accept.all() else accept)
@@ -201,10 +200,11 @@ def _function(column: Column) -> AggFunction:
 
 def _stored(live: Offsets, there: Mask, fetch: Fetch, columns: pa.Schema) -> pa.RecordBatch:
     """Return the live row of each slot, nulls where it has none."""
+    if there.all():
+        return fetch(live, columns)
     if not there.any():
         return pa.RecordBatch.from_arrays([pa.nulls(len(live), field.type) for field in columns], schema=columns)
-    found = fetch(live[there], columns)
-    return found if there.all() else found.take(pa.array(np.cumsum(there) - 1, mask=~there))
+    return fetch(live[there], columns).take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
 def _changed(met: _Meeting, folded: dict[str, pa.Array]) -> Mask:
