@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.engine.page_size import BatchSize, fitting
+from penstock.engine.page_size import SLACK_PARTS, BatchSize, fitting
 from penstock.engine.read_errors import reading
 from penstock.engine.scan_plan import ScanPlan
 from penstock.runtime.clock import Clock
@@ -127,7 +127,7 @@ class PageReader:
             if rows == 0:
                 read_from = block.read_from
             wanted = block.batch.num_rows if limit is None else min(block.batch.num_rows, limit - rows)
-            count, size = fitting(BatchSize(block.batch), wanted, room, least=int(rows == 0))
+            count, size = self._fitting(block.batch, wanted, room, least=int(rows == 0))
             if count:
                 pieces.append(block.batch.slice(0, count))
                 room, rows = room - size, rows + count
@@ -142,6 +142,14 @@ class PageReader:
                 has_more = rows != limit
                 break
         return PageSpan(start, self._end, read_from, has_more), self._joined(pieces, ends)
+
+    @staticmethod
+    def _fitting(batch: pa.RecordBatch, wanted: int, room: int, *, least: int) -> tuple[int, int]:
+        # What all of its buffers hold is known at once: a block that is small even so need not be measured.
+        held = batch.get_total_buffer_size() + batch.num_columns * batch.num_rows
+        if SLACK_PARTS * held <= room:
+            return wanted, held
+        return fitting(BatchSize(batch), wanted, room, least=least)
 
     def _read(self, start: int) -> Iterator[_Block]:
         plan = self._plan

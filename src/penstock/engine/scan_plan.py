@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -14,12 +15,32 @@ from penstock.model.filter import Filter
 from penstock.model.schema import Schema
 
 
-@dataclass(frozen=True, slots=True)
-class ScanPlan:
-    """What a scan of one bucket reads.
+class ScannedRows(NamedTuple):
+    """What is read of each row, the same in all scans of the same columns.
 
     `stored` has the stored columns of the projection, then those that only the filter needs.
     """
+
+    projection: Projection
+    filter: Filter
+    stored: pa.Schema
+
+    @classmethod
+    def of(cls, schema: Schema, columns: Iterable[str] | None, filter_bytes: bytes) -> ScannedRows:
+        """Return what a reader reads who knows that schema.
+
+        Raises:
+            InvalidError: a column is unknown, or the filter is none on this schema.
+        """
+        projection = Projection(schema, columns)
+        chosen = Filter.from_bytes(filter_bytes, schema)
+        tested = [schema.column(name) for name in chosen.columns]
+        return cls(projection, chosen, projection.stored_with(pa.field(str(c.id), c.type) for c in tested))
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What a scan of one bucket reads, from where to where."""
 
     schema_id: int
     bucket: BucketId
@@ -34,30 +55,6 @@ class ScanPlan:
     def stop(self) -> int:
         """Return the offset before which the scan ends."""
         return self.log_offset if self.end is None else min(self.end, self.log_offset)
-
-    @classmethod
-    def of(
-        cls,
-        schema: Schema,
-        schema_id: int,
-        bucket: BucketId,
-        *,
-        log_offset: int,
-        columns: Iterable[str] | None,
-        filter_bytes: bytes,
-        page_bytes: int,
-        end: int | None = None,
-    ) -> ScanPlan:
-        """Return the plan of a scan by a reader who knows that schema.
-
-        Raises:
-            InvalidError: a column is unknown, or the filter is none on this schema.
-        """
-        projection = Projection(schema, columns)
-        chosen = Filter.from_bytes(filter_bytes, schema)
-        tested = [schema.column(name) for name in chosen.columns]
-        stored = projection.stored_with(pa.field(str(column.id), column.type) for column in tested)
-        return cls(schema_id, bucket, log_offset, projection, chosen, stored, page_bytes, end)
 
     def token(self, next_offset: int, limit: int | None) -> bytes:
         """Return the resume token of a scan that goes on at an offset, with so many rows left to give."""

@@ -11,13 +11,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
+from typing import Final
 
 from penstock.engine.cuts import Cuts
 from penstock.engine.live_table import LiveTable
 from penstock.engine.page_reader import PageReader
 from penstock.engine.read_ahead import ReadAhead
 from penstock.engine.resume_token import ResumeToken
-from penstock.engine.scan_plan import ScanPlan
+from penstock.engine.scan_plan import ScannedRows, ScanPlan
 from penstock.engine.scan_session import ScanSession, pin_name
 from penstock.engine.scanner_registry import ScannerRegistry
 from penstock.engine.settings import PAGE_BYTES_MAX, Settings
@@ -41,6 +42,8 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.tablet.view import TabletView
 
+_KNOWN_ROWS_MAX: Final = 256
+
 
 class Scanners:
     """The scan sessions of a node. Thread-safe. A session keeps the cut that it was opened with."""
@@ -58,6 +61,8 @@ class Scanners:
         self._clock = clock
         self._cuts = cuts
         self._ahead = ReadAhead()
+        # To work them out takes as long as to read a small page, and the same few are asked for again and again.
+        self._known_rows: dict[tuple[object, ...], ScannedRows] = {}
         self._registry = ScannerRegistry(settings, clock, metrics)
         self._pages = metrics.counter("penstock_scanner_pages")
         self._bytes = metrics.counter("penstock_scanner_bytes")
@@ -237,16 +242,17 @@ class Scanners:
             raise InvalidScanRequestError("a page has at least one byte", page_bytes=page_bytes)
         if page_bytes > PAGE_BYTES_MAX:
             raise LimitError("a page is smaller than that; ask for less", page_bytes=page_bytes, max=PAGE_BYTES_MAX)
-        return ScanPlan.of(
-            table.known_schema(call.schema_id),
-            call.schema_id,
-            bucket,
-            log_offset=0,
-            columns=call.columns,
-            filter_bytes=call.filter or b"",
-            page_bytes=page_bytes,
-            end=call.end,
-        )
+        return ScanPlan(call.schema_id, bucket, 0, *self._rows(table, call), page_bytes, call.end)
+
+    def _rows(self, table: LiveTable, call: OpenScan) -> ScannedRows:
+        schema = table.known_schema(call.schema_id)
+        asked = (table.info.table_id, call.schema_id, call.columns, call.filter)
+        rows = self._known_rows.get(asked)
+        if rows is None:
+            if len(self._known_rows) >= _KNOWN_ROWS_MAX:
+                self._known_rows.clear()
+            rows = self._known_rows[asked] = ScannedRows.of(schema, call.columns, call.filter or b"")
+        return rows
 
     def _begin(self, table: LiveTable, plan: ScanPlan, call: OpenScan) -> ScanSession:
         scanner_id = uuid.uuid4().hex
