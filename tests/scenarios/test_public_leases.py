@@ -322,3 +322,25 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         threading.Event().wait(0.01)
+
+
+def test_snapshot_that_is_not_there_is_named_as_users_name_it(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.orders", "id INT, PRIMARY KEY (id)")
+    bucket = penstock.TableBucket("shop.orders", None, 0)
+
+    lease = connection.acquire_lease("job", {bucket: 99})
+
+    assert table.list_snapshots() == []
+    assert "snapshot_id=99 bucket=shop.orders#0" in lease.unavailable[bucket]
+
+
+def test_lease_dropped_inside_its_block_ends_it_in_silence(
+    connection: penstock.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = connection.create_table("shop.orders", "id INT, PRIMARY KEY (id)")
+
+    with connection.acquire_lease("job", table.cut()) as lease:
+        lease.drop()
+
+    assert caplog.messages == []
+    assert connection.list_leases() == []

@@ -102,3 +102,14 @@ def test_log_tables_have_no_lookup(connection: penstock.Connection) -> None:
     for call in (lambda: log.lookup([1]), lambda: log.get(a=1), lambda: log.prefix_lookup(a=1)):
         with pytest.raises(UnsupportedError, match=r"needs a table with a primary key; scan the log table=shop.log"):
             call()
+
+
+def test_day_beyond_pythons_years_is_read_as_arrow(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.far", "id INT, day DATE, PRIMARY KEY (id)")
+    far = pa.array([10**7], pa.int32()).cast(pa.date32())
+    table.upsert(pa.table({"id": pa.array([1], pa.int32()), "day": far}))
+
+    with pytest.raises(UnsupportedError, match="read it with lookup, as Arrow"):
+        table.get(id=1)
+
+    assert table.lookup([{"id": 1}])["day"].combine_chunks().equals(far)

@@ -325,3 +325,15 @@ def test_owner_of_one_principal_is_of_no_use_to_another(tmp_path: Path) -> None:
 
         owner.commit(1)
         assert revenue(mine) == {"Ulm": 10}
+
+
+def test_end_of_a_fenced_attempt_names_the_bucket_as_users_do(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.sums", "id INT, n BIGINT SUM, PRIMARY KEY (id)")
+    first, second = uuid.uuid4(), uuid.uuid4()
+    with table.acquire_owner("job") as owner:
+        owner.begin(1)
+        table.upsert([{"id": 1, "n": 1}], owner=owner.token(), attempt=first)
+        table.upsert([{"id": 1, "n": 1}], owner=owner.token(), attempt=second)
+
+        with pytest.raises(FencedError, match=r"bucket=shop\.sums#0"):
+            table.end_attempt(owner=owner, attempt=first, rows=1)

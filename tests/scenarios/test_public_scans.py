@@ -294,3 +294,14 @@ def test_columns_added_under_a_scan_do_not_show_in_it(small_pages: penstock.Conn
     assert rest.column_names == ["id", "v", "n"]
     assert first.num_rows + rest.num_rows == ROWS
     assert grown.scan(filter="more = 5").to_arrow().num_rows == 100
+
+
+def test_filters_said_one_after_the_other_all_count(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.numbers", "id INT, n INT, PRIMARY KEY (id)")
+    table.upsert([{"id": id, "n": id % 3} for id in range(10)])
+    narrow = table.new_scan().filter("id > 2").filter(penstock.col("id") < 8).filter("n = 0 OR n = 1")
+
+    found = narrow.execute().to_arrow()["id"].to_pylist()
+
+    assert sorted(found) == [3, 4, 6, 7]
+    assert narrow.filter(None).execute().to_arrow().num_rows == 10

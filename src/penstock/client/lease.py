@@ -10,7 +10,7 @@ from types import TracebackType
 
 from penstock.client.link import Link
 from penstock.client.renewal import Renewal
-from penstock.errors import InvalidError, PenstockError
+from penstock.errors import InvalidError, LeaseNotFoundError, PenstockError
 from penstock.model.bucket import TableBucket
 from penstock.model.lease import AcquireLease, CutOffsets, LeaseInfo, Snapshot, check_lease_id
 from penstock.model.quantity import parse_duration_ms
@@ -48,6 +48,7 @@ class Lease:
     def __init__(self, link: Link, info: LeaseInfo, *, auto_renew: bool = False) -> None:
         self._link = link
         self._info = info
+        self._dropped = False
         self._renewal: Renewal | None = None
         if auto_renew:
 
@@ -132,6 +133,7 @@ class Lease:
         """
         self._end_renewal()
         self._link.node.drop_lease(self.id)
+        self._dropped = True
 
     def __enter__(self) -> Lease:
         return self
@@ -143,9 +145,11 @@ class Lease:
         lost = self.failure
         if lost is not None and error is None:
             raise lost
-        if lost is None and not self._link.closed:
+        if lost is None and not self._dropped and not self._link.closed:
             try:
                 self._link.node.drop_lease(self.id)
+            except LeaseNotFoundError:
+                _log.warning("lease had ended before its block did lease_id=%s", self.id)
             except PenstockError as refused:
                 # The reader has what he wanted; what cannot be given back now expires by itself.
                 _log.warning("lease was not given back and will expire lease_id=%s reason=%s", self.id, refused)

@@ -49,7 +49,7 @@ class Lookups:
 
         Raises:
             SchemaMismatchError: the key does not fit the table.
-            UnsupportedError: the table has no primary key.
+            UnsupportedError: the table has no primary key, or the row a date or time beyond those of Python.
         """
         self._require_key("get")
         if key.keys() != set(self._info.primary_key):
@@ -58,7 +58,13 @@ class Lookups:
             )
         single = self._single_key.batch([key[name] for name in self._info.primary_key])
         call = self._call(ingest_keys([key], self._info.schema) if single is None else single, None)
-        row: dict[str, Any] = self._lookup(call).to_pylist()[0]
+        found = self._lookup(call)
+        try:
+            row: dict[str, Any] = found.to_pylist()[0]
+        except (ValueError, OverflowError) as error:
+            raise UnsupportedError(
+                "the row has a date or time that Python cannot say; read it with lookup, as Arrow", reason=str(error)
+            ) from error
         return row if row.pop(FOUND) else None
 
     def prefix_lookup(self, prefix: dict[str, Any], columns: Iterable[str] | None = None) -> pa.Table:

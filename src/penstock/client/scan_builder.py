@@ -13,6 +13,7 @@ from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.scan_request import ScanRequest, ScanSource, check_limit, compile_filter, project
 from penstock.errors import InvalidError, UnsupportedError
+from penstock.model.filter import Filter
 from penstock.model.table import TableInfo
 
 
@@ -47,12 +48,17 @@ class ScanBuilder:
         return self._with(replace(self._request, columns=project(columns, self._info.schema)))
 
     def filter(self, filter: str | pc.Expression | None) -> ScanBuilder:
-        """Read only rows for which the filter is true.
+        """Read only rows for which the filter is true, and those before it, too; None takes them all away.
 
         Raises:
             InvalidError: the filter is not understood.
+            LimitError: together they are too long.
         """
-        return self._with(replace(self._request, filter=compile_filter(filter, self._info.schema)))
+        schema, before = self._info.schema, self._request.filter
+        if filter is None or before is None:
+            return self._with(replace(self._request, filter=compile_filter(filter, schema)))
+        both = Filter.from_bytes(before, schema).also(Filter(filter, schema))
+        return self._with(replace(self._request, filter=both.to_bytes()))
 
     def limit(self, rows: int | None) -> ScanBuilder:
         """Read at most so many rows, over all buckets.

@@ -219,6 +219,7 @@ class Catalog:
 
         Raises:
             TableNotFoundError: the table was dropped.
+            AlreadyExistsError: there is a column of that name.
             InvalidError: the column is not allowed, or does not go with the merge engine.
         """
         with self._records.lock:

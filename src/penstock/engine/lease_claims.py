@@ -12,6 +12,7 @@ from penstock.codec.snapshot_file import SnapshotFile
 from penstock.engine.catalog import Catalog
 from penstock.engine.holds import Holds, pin, unpin
 from penstock.engine.live_table import LiveTable
+from penstock.engine.named_buckets import naming
 from penstock.engine.open_tables import OpenTables
 from penstock.engine.snapshots import Snapshots
 from penstock.engine.table_pins import not_led
@@ -95,7 +96,8 @@ class LeaseClaims:
         def claim() -> None:
             table = self._tables.get(self._catalog.table(name.table).table_id)
             tablet = _open(table, name)
-            found = tablet.snapshots.hold(snapshot_id, claimed.holder)
+            with naming(table.name):
+                found = tablet.snapshots.hold(snapshot_id, claimed.holder)
             self._pin(claimed, tablet, Hold(snapshot_id, found.offset, found.offset, found.created_ms))
 
         self._attempt(claimed, name, claim)

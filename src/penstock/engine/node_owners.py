@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from penstock.engine.attempt_ends import end_attempt
 from penstock.engine.live_table import LiveTable
 from penstock.engine.metadata import Delete, MetadataStore
+from penstock.engine.named_buckets import naming
 from penstock.engine.owner_record import PREFIX, OwnerRecord, table_prefix
 from penstock.engine.owners import Owners
 from penstock.engine.settings import Settings
@@ -130,7 +131,8 @@ class NodeOwners:
         """End an attempt."""
         token = OwnerToken.from_bytes(owner)
         table = self._tables(token.table_id)
-        return end_attempt(table, self._of(token.table_id).guard, token, attempt, rows)
+        with naming(table.name):
+            return end_attempt(table, self._of(token.table_id).guard, token, attempt, rows)
 
     def _of(self, table_id: int) -> Owners:
         self._tables(table_id)

@@ -70,6 +70,15 @@ class Filter:
             arrays[name] = pa.nulls(batch.num_rows, column.type) if index < 0 else batch.column(index)
         return self._run(arrays, batch.num_rows)
 
+    def also(self, other: Filter) -> Filter:
+        """Return the filter that lets in what both do.
+
+        Raises:
+            LimitError: it would be too long, or nested too deep.
+        """
+        both = [format_predicate(each) for each in (self._predicate, other._predicate) if each is not None]
+        return Filter(" AND ".join(f"({each})" for each in both) or None, self._schema)
+
     def to_bytes(self) -> bytes:
         """Return the filter as bytes, for tokens and the wire; empty where every row is in."""
         return b"" if self._predicate is None else _FORMAT + format_predicate(self._predicate).encode()

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.errors import InvalidError, LimitError
+from penstock.errors import AlreadyExistsError, InvalidError, LimitError
 from penstock.model.aggregate import DEFAULT_DELIMITER, DELIMITER, AggFunction, check_takes
 from penstock.model.change import SYSTEM_FIELDS
 from penstock.model.inner_nulls import forbids_inner_nulls
@@ -180,8 +180,11 @@ class Schema:
         """Return the schema with one more column, which is nullable.
 
         Raises:
+            AlreadyExistsError: there is a column of that name, whatever its case.
             InvalidError: the column is not allowed.
         """
+        if isinstance(name, str) and (twin := self._by_fold.get(fold(name))) is not None:
+            raise AlreadyExistsError("there is a column of that name (case does not tell them apart)", column=twin.name)
         column_id = 1 + max(column.id for column in self.columns)
         return checked(
             Schema((*self.columns, make_column(column_id, name, type_, agg=agg, delimiter=delimiter)), self.primary_key)

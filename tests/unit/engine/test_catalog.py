@@ -198,7 +198,6 @@ def test_an_added_column_makes_a_new_schema_and_keeps_the_old(catalog: Catalog, 
 @pytest.mark.parametrize(
     ("spec", "column", "message"),
     [
-        (ORDERS, ("V", "string"), "same name"),
         (ORDERS, ("_op", "string"), "reserved"),
         (ORDERS, ("n", pa.uint64()), "decimal"),
         (ORDERS, ("n", "bigint", "sum"), "only columns of aggregate tables"),
@@ -213,6 +212,14 @@ def test_a_column_that_does_not_fit_is_refused(
 
     with pytest.raises(InvalidError, match=message):
         catalog.add_column(info.table_id, *column)
+    assert catalog.table("shop.t") == info
+
+
+def test_a_column_that_differs_in_case_alone_is_there_already(catalog: Catalog) -> None:
+    info = catalog.create_table("shop.t", ORDERS)
+
+    with pytest.raises(AlreadyExistsError, match="there is a column of that name"):
+        catalog.add_column(info.table_id, "V", "string")
     assert catalog.table("shop.t") == info
 
 
