@@ -188,3 +188,18 @@ def test_lease_of_some_buckets_is_not_passed_off_as_the_table(source: str, conn:
 
     rows = table.scan(source=source, lease=lease, buckets=[first]).to_arrow().num_rows
     assert 0 < rows < 10
+
+
+@pytest.mark.parametrize(
+    ("target", "wrong"),
+    [
+        ("a\0b", {}),
+        ("data", {"settings": [1]}),
+        ("penstock://127.0.0.1:1", {"token": 5}),
+        ("penstock+tls://127.0.0.1:1", {"tls": "ca.pem"}),
+        ("penstock://somebody@127.0.0.1:1", {}),
+    ],
+)
+def test_connection_that_cannot_be_meant_is_told(target: str, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidError):
+        penstock.connect(target, **wrong)

@@ -52,8 +52,14 @@ def connect(
         PermissionDeniedError: the server does not know the token.
     """
     name = os.fspath(target) if isinstance(target, str | os.PathLike) else ""
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name or "\0" in name:
         raise InvalidError("connect to a directory or a penstock:// url", target=repr(target))
+    if (
+        not isinstance(token, str | None)
+        or not isinstance(tls, Mapping | None)
+        or not isinstance(settings, Mapping | None)
+    ):
+        raise InvalidError("token is a text; tls and settings are dicts", target=name)
     if name.startswith(SCHEMES):
         if settings is not None:
             raise InvalidError("a server has its own settings; set them there", url=name)

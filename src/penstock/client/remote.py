@@ -339,7 +339,7 @@ def _locate(url: str) -> tuple[str, bool]:
         host, port = parts.hostname, parts.port or FLIGHT_PORT
     except ValueError as error:
         raise InvalidError("not a server's url; it is penstock://host:port", url=url) from error
-    if parts.scheme not in SCHEMES or not host or parts.path not in ("", "/") or parts.query:
+    if parts.scheme not in SCHEMES or not host or parts.path not in ("", "/") or parts.query or parts.username:
         raise InvalidError("not a server's url; it is penstock://host:port or penstock+tls://host:port", url=url)
     shown = f"[{host}]" if ":" in host else host
     return f"{SCHEMES[parts.scheme]}://{shown}:{port}", parts.scheme == "penstock+tls"
