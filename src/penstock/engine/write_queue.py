@@ -26,7 +26,7 @@ BYTES_MAX: Final = 8 << 20
 IDLE_SECONDS: Final = 10.0
 
 GATHER_SECONDS_MAX: Final = 0.005
-GATHER_BYTES_MAX: Final = 256 << 10
+GATHER_BYTES_MAX: Final = 64 << 10
 """A group this large is worth its sync by itself; waiting would only keep the committer idle."""
 
 
