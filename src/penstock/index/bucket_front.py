@@ -227,7 +227,8 @@ class BucketFront:
         if UNKNOWN in offsets:
             unknown = found == UNKNOWN
             # Not remembered: that would cost more than asking again, and whoever writes them makes them known.
-            found[unknown] = NO_OFFSET if complete else self._inner.get_many(self._bucket, keys.filter(unknown))
+            sought = keys if unknown.all() else keys.filter(unknown)
+            found[unknown] = NO_OFFSET if complete else self._inner.get_many(self._bucket, sought)
         return found
 
     def _find_one(self, key: bytes) -> int:

@@ -107,8 +107,8 @@ def check_attached(batch: pa.RecordBatch) -> pa.RecordBatch:
     """
     try:
         batch.validate()
-        for column in batch.columns:
-            for buffer in column.buffers():
+        for place in range(batch.num_columns):
+            for buffer in batch.column(place).buffers():
                 if buffer is not None and buffer.size:
                     # All lie a number of words behind each other, so one shows it for all.
                     return batch if buffer.address % _ALIGNMENT == 0 else _copied(batch)
