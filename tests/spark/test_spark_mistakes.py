@@ -156,3 +156,10 @@ def test_columns_that_somebody_holds_are_named_with_their_holder(
         pytest.raises(LockedError, match=r"wait until it lets go holder=nightly columns=\['n'\]"),
     ):
         pks.write(desk.rows.selectExpr("id", "1L AS n"), url, sums.path)
+
+
+def test_a_stream_is_started_also_while_its_server_is_away_and_says_so_when_it_gives_up(desk: Desk) -> None:
+    query = pks.write_stream(desk.stream(), NOWHERE, desk.path, checkpoint=desk.checkpoint, retry_timeout="1s")
+
+    with pytest.raises(PySparkException, match="UnavailableError: no server answers; check that it runs"):
+        query.awaitTermination(60)
