@@ -12,12 +12,14 @@ from collections.abc import Sequence
 
 from penstock.errors import PenstockError
 from penstock.model.ports import FLIGHT_PORT, HTTP_PORT
+from penstock.runtime.memory import keep_freed_memory
 from penstock.server.serve import serve
 from penstock.server.server import Server
 
 
 def run(server: Server, stop: threading.Event) -> int:
     """Say that the server is ready, serve until told to stop, then drain; return the exit code."""
+    keep_freed_memory()
     sys.stdout.write(f"penstock ready url={server.url} http={server.http_url}\n")
     sys.stdout.flush()
     stop.wait()
