@@ -278,6 +278,14 @@ def test_sql_leaves_nothing_but_its_rows(data: Path) -> None:
     assert "leaked" not in failed.stderr
 
 
+def test_sql_counts_days_in_utc_wherever_it_runs(data: Path) -> None:
+    query = "SELECT TIMESTAMPTZ '2026-07-01 23:30:00+00' AS seen, date_trunc('day', seen)::DATE AS day"
+
+    done = run("sql", query, url=str(data), TZ="Asia/Tokyo")
+
+    assert json.loads(done.stdout) == {"seen": "2026-07-01T23:30:00.000000Z", "day": "2026-07-01"}
+
+
 def test_debug_shows_the_traceback(data: Path) -> None:
     done = run("--debug", "scan", "nope", url=str(data))
 

@@ -35,8 +35,7 @@ def plain_text(values: pa.Array) -> pa.Array:
     if _is_binary(kind):
         return pa.array([None if v is None else _base64(v) for v in values.to_pylist()], pa.large_string())
     if arrow.is_nested(kind):
-        listed = values.to_pylist(maps_as_pydicts="strict")
-        return pa.array([None if v is None else json.dumps(_plain(v)) for v in listed], pa.large_string())
+        return pa.array([None if v is None else json.dumps(_plain(v)) for v in _listed(values)], pa.large_string())
     return pa.array([None if v is None else str(v) for v in values.to_pylist()], pa.large_string())
 
 
@@ -106,6 +105,14 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(arrow.is_integer(kind) or arrow.is_floating(kind) or arrow.is_decimal(kind))
 
 
+def _listed(values: pa.Array) -> list[Any]:
+    try:
+        return values.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
+    except (KeyError, TypeError):
+        # A map that has a key twice, or lists for keys: what an object cannot say, pairs can.
+        return values.to_pylist()  # type: ignore[no-any-return]
+
+
 def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
@@ -114,7 +121,7 @@ def _plain(value: Any) -> Any:
     """Return a value inside a list, struct or map as JSON has it."""
     if isinstance(value, dict):
         return {str(_plain(name)): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     if isinstance(value, bytes):
         return _base64(value)

@@ -116,7 +116,10 @@ def _quoted(name: str) -> str:
 
 def _open(duckdb: Any) -> Any:
     # A name means a table or a file, never a variable of this program.
-    return duckdb.connect(config={"python_enable_replacements": "false"})
+    database = duckdb.connect(config={"python_enable_replacements": "false"})
+    # An instant's day is that of UTC, as everywhere in Penstock, not that of this machine.
+    database.execute("SET TimeZone = 'UTC'")
+    return database
 
 
 def _duckdb() -> Any:

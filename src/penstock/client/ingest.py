@@ -98,6 +98,8 @@ def ingest_changes(
         SchemaMismatchError: as for `ingest_rows`, or `_change_type` is missing.
     """
     source = ArrowSource.of(data, key=schema.primary_key)
+    if source.rows == 0 and not source.names:
+        return pa.RecordBatch.from_pylist([], schema=schema.arrow_schema.append(CHANGE_TYPE)), None
     if CHANGE_TYPE.name not in source.names:
         raise _missing(CHANGE_TYPE.name, "; it says +I, -U, +U or -D", source)
     wanted = set(schema.names)

@@ -134,3 +134,22 @@ def test_types_that_only_queries_give_are_written(stdout: Written, output: Outpu
 
     assert write_batches(output, odd.schema, odd.to_batches()) == 2
     assert stdout()
+
+
+@pytest.mark.parametrize(
+    ("key", "entries", "shown"),
+    [
+        (pa.string(), [("a", 1), ("b", 2)], {"a": 1, "b": 2}),
+        (pa.string(), [("a", 1), ("a", 2)], [["a", 1], ["a", 2]]),
+        (pa.list_(pa.int32()), [([1], 1)], [[[1], 1]]),
+    ],
+    ids=["plain", "a key twice", "lists for keys"],
+)
+def test_map_that_no_object_can_say_is_written_as_pairs(
+    key: pa.DataType, entries: list[object], shown: object, stdout: Written
+) -> None:
+    rows = pa.table({"m": pa.array([entries], pa.map_(key, pa.int32()))})
+
+    write_batches(OutputFormat.NDJSON, rows.schema, rows.to_batches())
+
+    assert json.loads(stdout()) == {"m": shown}

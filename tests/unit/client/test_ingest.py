@@ -234,3 +234,9 @@ def test_an_unknown_change_type_is_named_by_row(kind: str | None) -> None:
 def test_changes_without_their_type_are_refused() -> None:
     with pytest.raises(SchemaMismatchError, match=r"it says \+I, -U, \+U or -D column=_change_type"):
         ingest_changes(ROWS, SCHEMA)
+
+
+def test_no_changes_at_all_need_no_change_type() -> None:
+    batch, targets = ingest_changes([], SCHEMA)
+
+    assert (batch.num_rows, targets) == (0, None)
