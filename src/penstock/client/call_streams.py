@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import suppress
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight
@@ -26,6 +26,8 @@ from penstock.wire.call import REPLY_LIMITS
 from penstock.wire.fault import from_flight
 from penstock.wire.frame import BODIES_MAX, CALL_STREAM, FrameKind, encode_frame, is_reply
 from penstock.wire.reply import goes_on, is_last
+
+T = TypeVar("T")
 
 IDLE_STREAMS_MAX: Final = 16
 IDLE_SECONDS_MAX: Final = 60.0
@@ -48,14 +50,14 @@ class CallStream:
         self._calls = 0
         self._rows = 0
         self._knows_schema = False
-        self._owed = False
+        self._owed = 0
         self.client = client
         self.subject: Hashable = None
         self.used_at = time.monotonic()
 
     @property
-    def owed(self) -> bool:
-        """Tell whether an answer is still to come."""
+    def owed(self) -> int:
+        """Return how many answers are still to come."""
         return self._owed
 
     def ask(self, request: pa.Buffer, rows: int, following: pa.Buffer | None = None) -> Answer:
@@ -64,18 +66,24 @@ class CallStream:
         The one to follow is sent as soon as the answer shows that it will be wanted.
         """
         if not self._owed:
-            self._send(request)
+            self.send(request)
+        return self.receive(rows, following)
+
+    def send(self, request: pa.Buffer) -> None:
+        """Send a request; its answer comes after those of the ones before."""
+        self._owed += 1
+        with suppress(*_FOREIGN):
+            # If the stream is broken, reading from it tells why; the writer does not know.
+            self._writer.write_metadata(request)
+
+    def receive(self, rows: int, following: pa.Buffer | None = None) -> Answer:
+        """Return the answer to the oldest request that has none, which writes so many rows."""
         answer = self._read(following)
+        self._owed -= 1
         self._calls += 1
         self._rows += rows if is_reply(answer.frame) else 0
         self.used_at = time.monotonic()
         return answer
-
-    def _send(self, request: pa.Buffer) -> None:
-        self._owed = True
-        with suppress(*_FOREIGN):
-            # If the stream is broken, reading from it tells why; the writer does not know.
-            self._writer.write_metadata(request)
 
     def _read(self, following: pa.Buffer | None) -> Answer:
         batches: list[pa.RecordBatch] = []
@@ -88,12 +96,11 @@ class CallStream:
                 if batches and not self._knows_schema:
                     check_schema(batches[0].schema, REPLY_LIMITS)
                     self._knows_schema = True
-                self._owed = sent
                 return Answer(chunk.app_metadata, batches)
             if chunk.data is None:
                 raise StopIteration
             if following is not None and not sent and goes_on(chunk.app_metadata):
-                self._send(following)
+                self.send(following)
                 sent = True
         raise InvalidError("the server sent more batches than belong to any answer", most=BODIES_MAX)
 
@@ -107,7 +114,7 @@ class CallStream:
 
     def spoil(self) -> None:
         """Have the stream count as one that owes an answer: it was broken off after it had given its last."""
-        self._owed = True
+        self._owed += 1
 
     def cancel(self) -> None:
         """Break the stream off, from any thread; a call on it fails at once."""
@@ -219,12 +226,23 @@ class CallStreams:
         finally:
             self._give_back(stream)
 
+    def converse(self) -> Conversation:
+        """Lend a stream for several calls.
+
+        Raises:
+            PenstockError: as `ask` has it.
+        """
+        return Conversation(self, self._take(None))
+
     def _ask(
         self, stream: CallStream, request: pa.Buffer, rows: int, timeout_ms: int, following: pa.Buffer | None = None
     ) -> Answer:
+        return self._timed(stream, timeout_ms, lambda: stream.ask(request, rows, following))
+
+    def _timed(self, stream: CallStream, timeout_ms: int, act: Callable[[], T]) -> T:
         self._deadlines.begin(stream, timeout_ms / 1000)
         try:
-            answer = stream.ask(request, rows, following)
+            done = act()
         except _FOREIGN as error:
             raise self._failure(error, not self._deadlines.end(stream), timeout_ms) from error
         except BaseException:
@@ -232,7 +250,7 @@ class CallStreams:
             raise
         if not self._deadlines.end(stream):
             stream.spoil()
-        return answer
+        return done
 
     def close(self) -> None:
         """End every stream; calls under way fail."""
@@ -327,3 +345,39 @@ class CallStreams:
         for other in broken:
             other.cancel()
             other.close()
+
+
+class Conversation:
+    """One stream, lent for several calls: the next may be sent before the answer to one has come."""
+
+    def __init__(self, streams: CallStreams, stream: CallStream) -> None:
+        self._streams = streams
+        self._stream: CallStream | None = stream
+
+    def send(self, request: pa.Buffer, timeout_ms: int) -> None:
+        """Send a request.
+
+        Raises:
+            PenstockError: as `CallStreams.ask` has it.
+        """
+        stream = self._open_stream()
+        self._streams._timed(stream, timeout_ms, lambda: stream.send(request))
+
+    def receive(self, rows: int, timeout_ms: int) -> Answer:
+        """Return the answer to the oldest request that has none, which writes so many rows.
+
+        Raises:
+            PenstockError: as `CallStreams.ask` has it.
+        """
+        stream = self._open_stream()
+        return self._streams._timed(stream, timeout_ms, lambda: stream.receive(rows))
+
+    def close(self) -> None:
+        """Give the stream back; one that owes answers is broken off. Idempotent."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            self._streams._give_back(stream)
+
+    def _open_stream(self) -> CallStream:
+        assert self._stream is not None, "a conversation that was closed is over"
+        return self._stream

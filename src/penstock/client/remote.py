@@ -18,6 +18,7 @@ from pyarrow import flight
 from penstock.client.call_streams import CallStreams
 from penstock.client.remote_owners import RemoteOwners
 from penstock.client.subjects import ScannerSubjects, rows_of
+from penstock.client.write_stream import WriteStream, plain_write
 from penstock.errors import (
     ClosedError,
     InvalidError,
@@ -158,7 +159,12 @@ class RemoteNode(RemoteOwners):
 
     def write(self, call: WriteCall) -> WriteResult:
         """Apply a write; return when it is durable and visible."""
-        return self._ask(wire.WRITE, rows=call.batch.num_rows, call=_plain_write(call))
+        return self._ask(wire.WRITE, rows=call.batch.num_rows, call=plain_write(call))
+
+    def write_stream(self) -> WriteStream:
+        """Return a stream for writes that are sent ahead."""
+        self._check_process()
+        return WriteStream(self._streams.converse(), self._ids, self._timeout_ms)
 
     def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
         """Delete the rows that match a serialised filter, as of one cut."""
@@ -309,8 +315,7 @@ class RemoteNode(RemoteOwners):
     def _ask(
         self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, subject: Hashable = None, **arguments: Any
     ) -> R:
-        if os.getpid() != self._pid:
-            raise ClosedError("a connection does not survive a fork; connect again in this process", url=self.url)
+        self._check_process()
         call_id = next(self._ids)
         request = asked.encode_request(call_id, arguments)
         try:
@@ -322,10 +327,9 @@ class RemoteNode(RemoteOwners):
             raise type(error)(error.message, url=self.url, **error.facts) from error
         return asked.decode_reply(call_id, answer.frame, answer.batches)
 
-
-def _plain_write(call: WriteCall) -> WriteCall:
-    batch = plain_batch(call.batch)
-    return call if batch is call.batch else replace(call, batch=batch)
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise ClosedError("a connection does not survive a fork; connect again in this process", url=self.url)
 
 
 def _plain_keys(call: LookupCall) -> LookupCall:

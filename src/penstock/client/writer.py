@@ -11,7 +11,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Final
@@ -24,13 +25,16 @@ from penstock.client.owner import AttemptId, OwnerLike, attempt_bytes, owner_tok
 from penstock.client.write_requests import WriteRequests
 from penstock.client.writer_identity import WriterIdentity
 from penstock.errors import ClosedError, InvalidError, PenstockError
-from penstock.model.calls import WriteCall
+from penstock.model.calls import WriteCall, WriteResult
 from penstock.model.facts import NO_ID
+from penstock.model.node import Writes
 from penstock.model.owner import AttemptEnd
 from penstock.model.quantity import parse_bytes
 from penstock.model.table import TableInfo
 
 QUEUE_BATCHES_MAX: Final = 8
+SENT_AHEAD_MAX: Final = 2
+"""How many batches are on their way at a time: the next travels while one is written."""
 
 
 @dataclass(slots=True)
@@ -253,7 +257,9 @@ class Writer:
     def _run(self) -> None:
         try:
             while (batch := self._next()) is not None:
-                self._send(batch)
+                first = self._call(batch)
+                for call in self._send_ahead(first):
+                    self._send(call)
         except BaseException as failure:  # noqa: BLE001 - it is raised again by whoever waits for this thread
             with self._changed:
                 self._failure = failure
@@ -276,8 +282,43 @@ class Writer:
             self._changed.notify_all()
             return self._sealed.popleft()
 
-    def _send(self, batch: _Batch) -> None:
-        call = replace(batch.call(), writer_id=self._identity.writer_id, sequence=self._identity.sequence)
-        result = self._link.retry.run(lambda: self._link.node.write(call))
+    def _next_at_hand(self) -> _Batch | None:
+        """Return the next batch if it is full; one of single rows is not, for they may not fit."""
+        with self._changed:
+            if not self._sealed or self._sealed[0].loose:
+                return None
+            self._changed.notify_all()
+            return self._sealed.popleft()
+
+    def _send_ahead(self, first: WriteCall) -> Sequence[WriteCall]:
+        """Send a batch, and others behind it while it is on its way; return those that were not acknowledged."""
+        sent = deque([first])
+        # What fails is sent again by itself, and fails again if it is not worth retrying. The server does
+        # nothing that was sent behind it.
+        with suppress(PenstockError):
+            writes = self._link.node.write_stream()
+            if writes is not None:
+                with closing(writes):
+                    self._converse(writes, sent)
+        return sent
+
+    def _converse(self, writes: Writes, sent: deque[WriteCall]) -> None:
+        writes.send(sent[0])
+        while sent:
+            if len(sent) < SENT_AHEAD_MAX and (batch := self._next_at_hand()) is not None:
+                sent.append(self._call(batch, ahead=len(sent)))
+                writes.send(sent[-1])
+            else:
+                self._acknowledge(writes.result())
+                sent.popleft()
+
+    def _send(self, call: WriteCall) -> None:
+        self._acknowledge(self._link.retry.run(lambda: self._link.node.write(call)))
+
+    def _call(self, batch: _Batch, *, ahead: int = 0) -> WriteCall:
+        sequence = self._identity.sequence + ahead
+        return replace(batch.call(), writer_id=self._identity.writer_id, sequence=sequence)
+
+    def _acknowledge(self, result: WriteResult) -> None:
         self._identity.sequence += 1
         self._acknowledged += result.rows

@@ -224,6 +224,9 @@ class Engine(LeaseCalls, OwnerCalls):
                 self.maintenance.relieve(tablet, table)
         return result
 
+    def write_stream(self) -> None:
+        """Offer no way to send writes ahead: they do not travel."""
+
     def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
         """Delete the rows that match a serialised filter, as of one cut."""
         table = self._table(table_id)

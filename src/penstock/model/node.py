@@ -32,6 +32,19 @@ from penstock.model.owner_node import OwnerNode
 from penstock.model.table import TableInfo, TableSpec
 
 
+class Writes(Protocol):
+    """Writes under way, each sent before the ones ahead of it were answered, and done only if they succeed."""
+
+    def send(self, call: WriteCall) -> None:
+        """Send a write."""
+
+    def result(self) -> WriteResult:
+        """Wait for the answer to the oldest write that has none."""
+
+    def close(self) -> None:
+        """Wait for no more answers; idempotent."""
+
+
 class Node(OwnerNode, Protocol):
     """A whole node, from a client's side. Thread-safe."""
 
@@ -76,6 +89,9 @@ class Node(OwnerNode, Protocol):
 
     def write(self, call: WriteCall) -> WriteResult:
         """Apply a write; return when it is durable and visible."""
+
+    def write_stream(self) -> Writes | None:
+        """Return a way to send writes ahead; None where that gains nothing."""
 
     def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
         """Delete the rows that match a serialised filter, as of one cut."""

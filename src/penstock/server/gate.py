@@ -24,7 +24,8 @@ from penstock.server.settings import ServerSettings
 class Stream:
     """One open stream: whose it is, since when it waits for the next call, since when for its reply to be read.
 
-    `held` is the bytes of the request or reply at hand, as the gate counts them.
+    `held` is the bytes of the request or reply at hand, as the gate counts them; `failed` whether the
+    latest call did.
     """
 
     peer: str
@@ -33,6 +34,7 @@ class Stream:
     held: int = 0
     calls: int = 0
     rows: int = 0
+    failed: bool = False
     ended: bool = False
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import InternalError, InvalidError, LimitError, PenstockError
+from penstock.errors import InternalError, InvalidError, LimitError, PenstockError, UnavailableError
 from penstock.model.calls import ChangePage, OpenScan, Page, PullChanges, WriteCall
 from penstock.model.node import Node
 from penstock.model.principal import acting_as, current
@@ -74,6 +74,7 @@ class Handler:
                 return _check_end(frame, stream)
             call, call_id = _call_of(frame)
             called = call.name
+            _check_follows(frame, stream)
             result = self._perform(call, frame, stream, gone)
             reply = call.encode_reply(call_id, result)
             reply.scanner_id = _scanner_of(result)
@@ -82,6 +83,7 @@ class Handler:
         except Exception:  # noqa: BLE001 - the service edge: a bug is logged here, and answered as one
             _log.exception("call failed on a bug call=%s principal=%s", called, current())
             reply = self.refuse(InternalError("the server failed on a bug; its log says more", call=called), call_id)
+        stream.failed = reply.kind is FrameKind.ERROR
         self._duration[called].observe(1_000 * (perf_counter() - start))
         return reply
 
@@ -182,6 +184,14 @@ def _call_of(frame: Frame) -> tuple[Call[Any], int]:
     if call is None:
         raise InvalidError("there is no such call; upgrade the older end", call=name[:80])
     return call, call_id
+
+
+def _check_follows(frame: Frame, stream: Stream) -> None:
+    follows = frame.header.get("follows", False)
+    if type(follows) is not bool:
+        raise InvalidError("malformed message: a call follows the one before, or does not")
+    if follows and stream.failed:
+        raise UnavailableError("the call before it failed, so this one was not done")
 
 
 def _check_end(frame: Frame, stream: Stream) -> Reply:

@@ -29,12 +29,15 @@ class Call(Generic[R]):
     result: Field[R]
     arguments: Mapping[str, Field[Any]] = field(default_factory=dict)
 
-    def encode_request(self, call_id: int, arguments: Mapping[str, Any]) -> pa.Buffer:
-        """Return the frame that asks."""
+    def encode_request(self, call_id: int, arguments: Mapping[str, Any], *, follows: bool = False) -> pa.Buffer:
+        """Return the frame that asks; with `follows` only for the case that the call before succeeds."""
         assert arguments.keys() == self.arguments.keys()
         batches: list[pa.RecordBatch] = []
         said = {name: self.arguments[name].write(value, batches) for name, value in arguments.items()}
-        return encode_frame(FrameKind.REQUEST, {"id": call_id, "call": self.name, "args": said}, batches)
+        header: dict[str, Any] = {"id": call_id, "call": self.name, "args": said}
+        if follows:
+            header["follows"] = True
+        return encode_frame(FrameKind.REQUEST, header, batches)
 
     def decode_arguments(self, said: object, batches: Sequence[pa.RecordBatch]) -> dict[str, Any]:
         """Return the arguments of a request.

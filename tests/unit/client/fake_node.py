@@ -229,6 +229,9 @@ class FakeNode(FakeLeases, FakeOwners):
         spread = zlib.crc32(repr(key).encode()) if key else position
         return TableBucket(info.path, partition, spread % info.buckets), key
 
+    def write_stream(self) -> None:
+        return None
+
     def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
         raise NotImplementedError
 
