@@ -198,6 +198,8 @@ def test_lease_of_some_buckets_is_not_passed_off_as_the_table(source: str, conn:
         ("penstock://127.0.0.1:1", {"token": 5}),
         ("penstock+tls://127.0.0.1:1", {"tls": "ca.pem"}),
         ("penstock://somebody@127.0.0.1:1", {}),
+        ("penstock://127.0.0.1:1", {"token": "secret\n"}),
+        ("penstock://127.0.0.1:1", {"token": "schlüssel"}),
     ],
 )
 def test_connection_that_cannot_be_meant_is_told(target: str, wrong: dict[str, Any]) -> None:

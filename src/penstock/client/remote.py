@@ -91,7 +91,7 @@ class RemoteNode(RemoteOwners):
         self._pid = os.getpid()
         self._ids = itertools.count(1)
         self._scanners = ScannerSubjects()
-        headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+        headers = [] if token is None else [(b"authorization", b"Bearer " + _header(token))]
         self._streams = CallStreams(
             lambda: flight.FlightClient(location, generic_options=_TRANSPORT, **files),
             flight.FlightCallOptions(headers=headers),
@@ -347,6 +347,13 @@ def _locate(url: str) -> tuple[str, bool]:
         raise InvalidError("not a server's url; it is penstock://host:port or penstock+tls://host:port", url=url)
     shown = f"[{host}]" if ":" in host else host
     return f"{SCHEMES[parts.scheme]}://{shown}:{port}", parts.scheme == "penstock+tls"
+
+
+def _header(token: str) -> bytes:
+    # Anything else gRPC would refuse call by call, as if the connection broke.
+    if not token.isascii() or not token.isprintable():
+        raise InvalidError("a token is printable ASCII on one line; was it read with its line end?")
+    return token.encode()
 
 
 def _read_files(tls: Mapping[str, str | Path]) -> dict[str, bytes]:
