@@ -13,6 +13,7 @@ from penstock.engine import page_reader
 from penstock.log import tail
 from penstock.model.calls import OpenScan, Page
 from penstock.testing.server import server
+from penstock.wire.frame import decode_frame
 
 ROWS = 3_000
 
@@ -92,3 +93,24 @@ def test_the_next_page_is_asked_for_while_one_still_arrives(
 
     assert hurried >= 1
     assert not any(early)
+
+
+def test_small_buckets_are_read_in_three_calls_and_a_limit_opens_no_more_than_it_needs(
+    connection: penstock.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = connection.create_table("b", "id BIGINT, note STRING, PRIMARY KEY (id)", buckets=8)
+    table.upsert([{"id": n, "note": "x"} for n in range(100)])
+    calls: list[str] = []
+    ask = CallStream.ask
+
+    def asked(self: CallStream, request: pa.Buffer, rows: int, following: pa.Buffer | None = None) -> object:
+        calls.append(decode_frame(request).header["call"])
+        return ask(self, request, rows, following)
+
+    monkeypatch.setattr(CallStream, "ask", asked)
+
+    assert len(table.scan().to_arrow()) == 100
+    assert calls == ["open_cut", "open_scanners", "release_cut"]
+    calls.clear()
+    assert len(table.scan(limit=3).to_arrow()) == 3
+    assert calls == ["open_cut", "open_scanner", "release_cut"]
