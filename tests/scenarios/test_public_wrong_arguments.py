@@ -44,6 +44,29 @@ def owned(conn: Any, use: Callable[[Any, Any], object]) -> object:
 MISTAKES: dict[str, tuple[Callable[[Any], object], str]] = {
     "database that is no text": (lambda conn: conn.create_database(None), "database|text"),
     "table that is no text": (lambda conn: conn.table(None), "path|text"),
+    "database to drop": (lambda conn: conn.drop_database(["d"]), "a database is a string"),
+    "database to list": (lambda conn: conn.list_tables({}), "a database is a string"),
+    "scanner to kill": (lambda conn: conn.kill_scanner([]), "a scanner id is a string"),
+    "lease to find": (lambda conn: conn.lease([]), "a lease id is a string"),
+    "owner to drop": (lambda conn: conn.drop_owner([], "sums"), "an owner is a string"),
+    "key that is a number": (
+        lambda conn: conn.create_table("t", "id INT", primary_key=5),
+        "primary_key takes a list of column names",
+    ),
+    "key of numbers": (
+        lambda conn: conn.create_table("t", "id INT", primary_key=[[5]]),
+        "a column of primary_key is a string",
+    ),
+    "functions that are no dict": (
+        lambda conn: conn.create_table("t", "id INT, n INT, PRIMARY KEY (id)", aggregates=iter([])),
+        "aggregates is a dict",
+    ),
+    "version that is a list": (
+        lambda conn: conn.create_table("t", "id INT, n INT, PRIMARY KEY (id)", version_column=["n"]),
+        "version_column is a string",
+    ),
+    "buckets to read": (lambda conn: orders(conn).scan(buckets=1.5), "buckets= takes a list"),
+    "linger that never ends": (lambda conn: orders(conn).writer(linger_ms=OFTEN), "bounds are positive numbers"),
     "properties that are a list": (
         lambda conn: conn.create_table("t", "id INT", properties=[1]),
         "properties are a dict",

@@ -46,6 +46,8 @@ def resolve_buckets(info: TableInfo, buckets: Iterable[BucketName]) -> tuple[Tab
     """
     if isinstance(buckets, TableBucket | int):
         buckets = [buckets]
+    if not isinstance(buckets, Iterable):
+        raise InvalidError("buckets= takes a list of penstock.TableBucket or numbers", found=type(buckets).__name__)
     found = tuple(resolve_bucket(info, bucket) for bucket in buckets)
     if not found or len(set(found)) != len(found):
         raise InvalidError("name at least one bucket, and each once", buckets=list(found))

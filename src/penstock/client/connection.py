@@ -24,6 +24,7 @@ from penstock.errors import InvalidError
 from penstock.model.aggregate import AggFunction
 from penstock.model.calls import OpenScan, ScannerInfo
 from penstock.model.merge_engine import MergeEngine
+from penstock.model.names import check_text
 from penstock.model.node import Node
 from penstock.model.owner import OwnerInfo, UndoResult
 from penstock.model.quantity import parse_bytes
@@ -104,7 +105,7 @@ class Connection:
             AlreadyExistsError: it is there.
             InvalidError: the name is not allowed.
         """
-        self._link.node.create_database(name, if_not_exists=if_not_exists)
+        self._link.node.create_database(check_text(name, "a database"), if_not_exists=if_not_exists)
 
     def list_databases(self) -> list[str]:
         """Return the names of all databases, sorted."""
@@ -115,9 +116,9 @@ class Connection:
 
         Raises:
             DatabaseNotFoundError: it is not there.
-            ConflictError: it has tables.
+            InvalidError: it has tables, and `cascade` does not drop them.
         """
-        self._link.node.drop_database(name, cascade=cascade, if_exists=if_exists)
+        self._link.node.drop_database(check_text(name, "a database"), cascade=cascade, if_exists=if_exists)
 
     def create_table(
         self,
@@ -169,6 +170,7 @@ class Connection:
         Raises:
             DatabaseNotFoundError: there is no such database.
         """
+        check_text(database, "a database")
         return self._link.retry.run(lambda: self._link.node.list_tables(database))
 
     def drop_table(self, path: str, if_exists: bool = False) -> None:
@@ -228,7 +230,7 @@ class Connection:
         Raises:
             UnknownOrExpiredScannerError: there is no such session.
         """
-        self._link.node.kill_scanner(scanner_id)
+        self._link.node.kill_scanner(check_text(scanner_id, "a scanner id"))
 
     def acquire_lease(
         self,
@@ -262,6 +264,7 @@ class Connection:
         Raises:
             LeaseNotFoundError: it is unknown or has expired.
         """
+        check_text(lease_id, "a lease id")
         return Lease(self._link, self._link.retry.run(lambda: self._link.node.lease(lease_id)))
 
     def list_owners(self) -> list[OwnerInfo]:
@@ -276,7 +279,7 @@ class Connection:
             TableNotFoundError: there is no such table.
         """
         table_id = self._link.retry.run(lambda: self._link.node.table(table)).table_id
-        return self._link.node.drop_owner(table_id, owner, undo=undo)
+        return self._link.node.drop_owner(table_id, check_text(owner, "an owner"), undo=undo)
 
     def close(self) -> None:
         """Close the connection; a directory is free again after that. Idempotent."""

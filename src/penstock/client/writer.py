@@ -33,6 +33,7 @@ from penstock.model.quantity import parse_bytes
 from penstock.model.table import TableInfo
 
 QUEUE_BATCHES_MAX: Final = 8
+BOUND_MAX: Final = 10**9
 SENT_AHEAD_MAX: Final = 2
 """How many batches are on their way at a time: the next travels while one is written."""
 
@@ -66,7 +67,7 @@ class _Batch:
 
 def _is_number(value: object, *, least: int) -> bool:
     # NaN is neither below nor above; it is no bound.
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= least
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= BOUND_MAX
 
 
 class Writer:

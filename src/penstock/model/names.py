@@ -67,6 +67,17 @@ def name_list(columns: Iterable[str]) -> list[str]:
     return list(columns)
 
 
+def check_text(value: str, what: str) -> str:
+    """Return what a thing is called by, if that is a text at all.
+
+    Raises:
+        InvalidError: it is none.
+    """
+    if not isinstance(value, str):
+        raise InvalidError(f"{what} is a string", found=type(value).__name__)
+    return value
+
+
 def check_database_name(name: str) -> str:
     """Return the name if a database may have it.
 

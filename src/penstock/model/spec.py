@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from penstock.errors import InvalidError
 from penstock.model.aggregate import CHOICES, DELIMITER, AggFunction
 from penstock.model.ddl import parse_ddl
 from penstock.model.merge_engine import DeleteBehavior, MergeEngine
+from penstock.model.names import check_text
 from penstock.model.properties import normalise_properties
 from penstock.model.schema import Schema, checked, make_column
 from penstock.model.table import TableSpec
@@ -37,6 +38,10 @@ def make_spec(
     Raises:
         InvalidError: something is not allowed, or does not go together; the message says what to do.
     """
+    if not isinstance(aggregates, Mapping | None):
+        raise InvalidError('aggregates is a dict: {"revenue": "sum"}', found=type(aggregates).__name__)
+    if version_column is not None:
+        check_text(version_column, "version_column")
     partitions = _names(partitioned_by, "partitioned_by")
     full = _complete(_read_schema(schema), _names(primary_key, "primary_key"), aggregates or {}, partitions)
     spec = TableSpec(
@@ -103,7 +108,11 @@ def _read_schema(schema: Schema | str | pa.Schema) -> Schema:
 
 
 def _names(given: Sequence[str] | str | None, what: str) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given or ())
+    if not isinstance(given, str | Iterable | None):
+        raise InvalidError(f"{what} takes a list of column names", found=type(given).__name__)
+    names = (given,) if isinstance(given, str) else () if given is None else tuple(given)
+    for name in names:
+        check_text(name, f"a column of {what}")
     if len(set(names)) < len(names):
         raise InvalidError("a column is named twice", **{what: list(names)})
     return names
