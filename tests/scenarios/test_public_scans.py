@@ -305,3 +305,26 @@ def test_filters_said_one_after_the_other_all_count(connection: penstock.Connect
 
     assert sorted(found) == [3, 4, 6, 7]
     assert narrow.filter(None).execute().to_arrow().num_rows == 10
+
+
+def test_threads_that_share_a_scan_share_out_its_rows(connect: Connect) -> None:
+    table = connect(kv__scanner__page_bytes="1KB").create_table("t", "id INT, PRIMARY KEY (id)", buckets=2)
+    table.upsert({"id": list(range(2_000))})
+
+    for _ in range(5):
+        with table.scan() as scan:
+            received: list[list[int]] = [[] for _ in range(8)]
+            together = threading.Barrier(len(received))
+
+            def read(mine: list[int], scan: penstock.Scan = scan, together: threading.Barrier = together) -> None:
+                together.wait()
+                for batch in scan:
+                    mine.extend(batch["id"].to_pylist())
+
+            threads = [threading.Thread(target=read, args=(mine,), daemon=True) for mine in received]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+
+            assert sorted(id for mine in received for id in mine) == list(range(2_000))

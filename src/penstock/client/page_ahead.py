@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -27,13 +28,13 @@ class _Exchange(Generic[T]):
 
     def fill(self, items: Generator[T, Any, Any]) -> None:
         try:
-            for item in items:
-                if not self._offer(item):
-                    break
+            with closing(items):
+                for item in items:
+                    if not self._offer(item):
+                        break
         except BaseException as failure:  # noqa: BLE001 - it is raised again by whoever iterates
             self.failure = failure
         finally:
-            items.close()
             with self.changed:
                 self.ended = True
                 self.changed.notify_all()

@@ -184,22 +184,24 @@ class Scan(Iterator[pa.RecordBatch]):
 
     def __next__(self) -> pa.RecordBatch:
         if self._ahead and not isinstance(self._steps, PageAhead):
-            # Only now: whoever takes batches one by one works on them in between, others would gain nothing.
-            self._steps = PageAhead(self._steps, name=f"penstock-scan-{self._info.path}")
+            with self._reading:
+                self._read_ahead()
         return self._next()
+
+    def _read_ahead(self) -> None:
+        # Only now: whoever takes batches one by one works on them in between, others would gain nothing.
+        if not isinstance(self._steps, PageAhead):
+            self._steps = PageAhead(self._steps, name=f"penstock-scan-{self._info.path}")
 
     def _next(self) -> pa.RecordBatch:
         while True:
-            index, (batch, next_offset) = self._next_step()
-            self._index = index
-            self._positions[index] = replace(self._positions[index], next_offset=next_offset)
+            batch = self._next_batch()
             if batch.num_rows:
-                self._left = None if self._left is None else self._left - batch.num_rows
                 if batch.schema.equals(self._schema):
                     return batch
                 return pa.RecordBatch.from_arrays(batch.select(self._schema.names).columns, schema=self._schema)
 
-    def _next_step(self) -> Step:
+    def _next_batch(self) -> pa.RecordBatch:
         with self._reading:
             if not self._closed.is_set():
                 try:
@@ -213,10 +215,18 @@ class Scan(Iterator[pa.RecordBatch]):
                     raise
                 else:
                     if not self._closed.is_set():
-                        return step
+                        return self._received(step)
             # Closed meanwhile by another thread, which could not close a generator at work.
             self._steps.close()
             raise ClosedError("the scan is closed; start another, or resume by token", table=self._info.path)
+
+    def _received(self, step: Step) -> pa.RecordBatch:
+        # While reading is ours: threads that share a scan must not mix up what it has received.
+        index, (batch, next_offset) = step
+        self._index = index
+        self._positions[index] = replace(self._positions[index], next_offset=next_offset)
+        self._left = None if self._left is None else self._left - batch.num_rows
+        return batch
 
     def to_arrow(self) -> pa.Table:
         """Return the rest of the rows as a table."""
