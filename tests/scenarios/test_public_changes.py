@@ -233,3 +233,26 @@ def test_requests_that_are_wrong_are_refused(connection: penstock.Connection, ta
     connection.drop_table("shop.t")
     with pytest.raises(TableNotFoundError):
         list(stream)
+
+
+def test_threads_that_share_a_stream_share_out_its_changes(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.shared", "id INT, PRIMARY KEY (id)", buckets=2)
+    for first in range(0, 500, 50):
+        table.upsert({"id": list(range(first, first + 50))})
+    received: list[list[int]] = [[] for _ in range(4)]
+    together = threading.Barrier(len(received))
+
+    with table.changes() as stream:
+
+        def read(mine: list[int]) -> None:
+            together.wait()
+            for batch in stream:
+                mine.extend(batch["id"].to_pylist())
+
+        threads = [threading.Thread(target=read, args=(mine,), daemon=True) for mine in received]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+
+    assert sorted(id for mine in received for id in mine) == list(range(500))

@@ -64,6 +64,7 @@ class ChangeStream(Iterator[pa.RecordBatch]):
         self._patience = patience
         self._snapshot = snapshot
         self._pages: deque[ChangePage] = deque()
+        self._reading = threading.Lock()
         self._closing = threading.Event()
         self._looked = self._held = time.monotonic()
         pull.hold()
@@ -82,6 +83,11 @@ class ChangeStream(Iterator[pa.RecordBatch]):
         return StreamPosition.of(self._info.table_id, offsets, snapshot).encode()
 
     def __next__(self) -> pa.RecordBatch:
+        # Threads that share a stream get each batch once.
+        with self._reading:
+            return self._next()
+
+    def _next(self) -> pa.RecordBatch:
         if self._snapshot is not None and not self._closing.is_set():
             batch = self._next_of(self._snapshot)
             if batch is not None:

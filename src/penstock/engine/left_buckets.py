@@ -32,9 +32,10 @@ class LeftBuckets:
         found = self._tablets.get(bucket)
         return None if found is None else found[0]
 
-    def name(self, bucket: BucketId) -> TableBucket:
-        """Return how users named the bucket."""
-        return self._tablets[bucket][1]
+    def name(self, bucket: BucketId) -> TableBucket | None:
+        """Return how users named the bucket, None if it is not here."""
+        found = self._tablets.get(bucket)
+        return None if found is None else found[1]
 
     def tablets(self) -> list[Tablet]:
         """Return all of them."""

@@ -82,9 +82,15 @@ class LiveTable:
         return self.committer.view
 
     def name(self, bucket: BucketId) -> TableBucket:
-        """Return how users name a bucket."""
-        found = self._names.get(bucket)
-        return self.left.name(bucket) if found is None else found
+        """Return how users name a bucket.
+
+        Raises:
+            PartitionNotFoundError: its partition was dropped, and nobody reads it any more.
+        """
+        found = self._names.get(bucket) or self.left.name(bucket)
+        if found is None:
+            raise PartitionNotFoundError("the partition was dropped", table=self.info.path)
+        return found
 
     def tablet(self, bucket: BucketId) -> Tablet | None:
         """Return a bucket that is open here, also one that left with its partition."""
@@ -129,10 +135,12 @@ class LiveTable:
             if guard is None:
                 raise UnsupportedError("nobody keeps owners of this table", table=self.info.path)
             guard.stamp(call, queued)
-        with naming(self.name):
+        # Before it is written: a partition may be dropped as soon as it is.
+        names = {bucket: self.name(bucket) for bucket in queued.parts}
+        with naming(lambda bucket: names.get(bucket) or self.name(bucket)):
             ranges = self.committer.write(queued) if queued.parts else {}
         changes = sum(end - start for start, end in ranges.values())
-        offsets = {self.name(bucket): span for bucket, span in sorted(ranges.items())}
+        offsets = {names[bucket]: span for bucket, span in sorted(ranges.items())}
         if guard is not None and call.owner is not None:
             guard.applied(call, queued)
         return WriteResult(queued.rows, changes, _ignored(queued, changes), offsets, done=queued.late)
