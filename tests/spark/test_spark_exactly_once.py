@@ -167,7 +167,7 @@ class Chaos:
         }
 
     def _batches_committed(self, name: str) -> int:
-        """Return the last micro-batch of a query; a driver killed while Spark wrote it down may read two files in one."""
+        """Return the last micro-batch of a query; after a kill Spark may read two files in one."""
         return max(int(commit.name) for commit in (self.home / "checkpoints" / name / "commits").glob("[0-9]*"))
 
 
