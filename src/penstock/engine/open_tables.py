@@ -84,13 +84,24 @@ class OpenTables:
                 table = self._dropping[table_id]
             else:
                 table = self.get(table_id)
-            if table.tablet(bucket) is None and (table_id, bucket.partition_id) in self._catalog.partitions.dropped():
-                partition = self._catalog.partitions.find(table_id, bucket.partition_id)
+        if table.info.partitioned and table.tablet(bucket) is None:
+            self._open_left(table, bucket)
+        return table
+
+    def _open_left(self, table: LiveTable, bucket: BucketId) -> None:
+        """Open a bucket that left with its partition, while nobody removes its files.
+
+        Raises:
+            PartitionNotFoundError: they were removed.
+        """
+        key = (bucket.table_id, bucket.partition_id)
+        with self._removing:
+            if table.tablet(bucket) is None and key in self._catalog.partitions.dropped():
+                partition = self._catalog.partitions.find(*key)
                 assert partition is not None, "a partition that is dropping has a record"
                 table.open_left(partition)
-            if table.info.partitioned and table.tablet(bucket) is None and not self._is_led_elsewhere(table, bucket):
-                raise PartitionNotFoundError("the partition was dropped", table=table.info.path)
-            return table
+        if table.tablet(bucket) is None and not self._is_led_elsewhere(table, bucket):
+            raise PartitionNotFoundError("the partition was dropped", table=table.info.path)
 
     def all(self) -> list[LiveTable]:
         """Return the tables that are open now."""
