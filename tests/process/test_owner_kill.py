@@ -79,7 +79,7 @@ def test_epochs_count_once_while_jobs_and_server_are_killed(tmp_path: Path) -> N
             assert {job.wait() for job in running} <= {0, -signal.SIGKILL}
         zombie.send_signal(signal.SIGCONT)
         last = [start(server.url, column, 1_000) for column in COLUMNS]
-        while any(job.wait() == FENCED for job in last):
+        while FENCED in [job.wait() for job in last]:
             last = [start(server.url, column, 1_000) for column in COLUMNS]
 
         assert zombie.wait() in {0, FENCED}

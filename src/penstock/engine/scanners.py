@@ -320,7 +320,7 @@ def _snapshot(view: TabletView, call: OpenScan) -> int:
 def _named(table: LiveTable, token: ResumeToken) -> TableBucket:
     try:
         return table.name(token.bucket)
-    except KeyError as error:
+    except PartitionNotFoundError as error:
         if table.info.partitioned and 0 <= token.bucket.bucket < table.info.buckets:
-            raise PartitionNotFoundError("the partition was dropped", table=table.info.path) from error
+            raise
         raise InvalidError("the resume token is of another node's table", table=table.info.path) from error
