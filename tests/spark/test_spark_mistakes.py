@@ -71,14 +71,14 @@ def desk(spark: SparkSession, url: str, orders: penstock.Table, tmp_path: Path) 
 Mistake = Callable[[Desk], object]
 MISTAKES: dict[str, tuple[Mistake, type[PenstockError], str]] = {
     "read an unknown option": (lambda d: d.read(colums=["id"]), InvalidError, "did you mean columns"),
-    "read a missing table": (lambda d: d.read(table=d.path + "s"), TableNotFoundError, r"did you mean shop\.t_.*create it"),
+    "read a missing table": (lambda d: d.read(table=d.path + "s"), TableNotFoundError, r"mean shop\.t_.*create it"),
     "read an unknown column": (lambda d: d.read(columns=["town"]), InvalidError, "there are id, city, amount"),
     "read by a filter that ends": (lambda d: d.read(filter="amount >"), InvalidError, "expected a column or a literal"),
     "read by an unknown column": (lambda d: d.read(filter="amuont > 1"), InvalidError, "did you mean amount"),
     "read at no cut": (lambda d: d.read(as_of="yesterday"), InvalidError, r"pks\.cut"),
     "read where no server is": (lambda d: d.read(url=NOWHERE, retry_timeout="1s"), UnavailableError, "that it runs"),
     "write where no server is": (lambda d: d.write(url=NOWHERE, retry_timeout="1s"), UnavailableError, "that it runs"),
-    "write a missing table": (lambda d: d.write(table=d.path + "s"), TableNotFoundError, r"did you mean shop\.t_.*create it"),
+    "write a missing table": (lambda d: d.write(table=d.path + "s"), TableNotFoundError, r"mean shop\.t_.*create it"),
     "write another type": (lambda d: d.write(d.text_ids(d.rows)), SchemaMismatchError, "cast it first column=id"),
     "write without the key": (lambda d: d.write(d.rows.drop("id")), SchemaMismatchError, "add it column=id"),
     "write a null key": (
