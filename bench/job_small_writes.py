@@ -18,8 +18,9 @@ def run(work: Workload) -> list[Measurement]:
     total = THREADS * PER_THREAD
     with work.directory() as directory, penstock.connect(directory / "data") as conn:
         table = conn.create_table("bench", SCHEMA, primary_key=["id"])
-        table.upsert(rows(work.ids()[:1000]))
-        singles = [rows(work.ids()[number : number + 1]) for number in range(total)]
+        ids = work.ids()
+        table.upsert(rows(ids[:1000]))
+        singles = [rows(ids[number : number + 1]) for number in range(total)]
 
         def write(first: int, last: int) -> None:
             for batch in singles[first:last]:
