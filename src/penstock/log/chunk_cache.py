@@ -1,6 +1,6 @@
-"""Decoded columns of blocks, kept for readers that pick single rows.
+"""Decoded columns of blocks, kept for readers that come back: who picks single rows, who polls a small table.
 
-Scans read past it: one big scan would push out what lookups come back to.
+Scans take only room that nobody uses: one big scan would push out what lookups come back to.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ class ChunkCache:
                 return None
             self._arrays.move_to_end(key)
             return found[0]
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether so many bytes can be kept at nobody's cost; half of the room is left to who picks rows."""
+        return self._bytes + size <= self._max_bytes // 2
 
     def put(self, key: ChunkKey, array: pa.Array) -> None:
         """Keep a chunk, at the cost of those not used for longest; one that is too large is not kept."""

@@ -141,7 +141,7 @@ class DataFile:
         return name in self._places
 
     def read_block(self, i: int, columns: Sequence[str], *, use_cache: bool = False) -> list[pa.Array]:
-        """Return columns of a block; `use_cache` keeps them for readers to come.
+        """Return columns of a block; `use_cache` keeps them for readers to come, who else reads only if there is room.
 
         Raises:
             CorruptionError: stored bytes are damaged; names file, column and block.
@@ -149,10 +149,11 @@ class DataFile:
         """
         found = {name: self._cache.get((self._path, i, name)) for name in columns}
         missing = [name for name, array in found.items() if array is None]
-        for run in self._side_by_side(missing, apart=use_cache):
+        kept = bool(missing) and (use_cache or self._cache.has_room(self._bytes_of(i, missing)))
+        for run in self._side_by_side(missing, apart=kept):
             for name, array in self._read_run(i, run):
                 found[name] = array
-                if use_cache:
+                if kept:
                     self._cache.put((self._path, i, name), array)
         return [found[name] for name in columns]
 
@@ -195,6 +196,9 @@ class DataFile:
         """Let go of the open file and of cached chunks; idempotent. The file itself stays."""
         self._files.drop(self._path)
         self._cache.drop(self._path)
+
+    def _bytes_of(self, block: int, names: Sequence[str]) -> int:
+        return int(sum(self._footer.chunk_bytes[block, self._places[name]] for name in names))
 
     def _side_by_side(self, names: Sequence[str], *, apart: bool) -> list[list[str]]:
         """Group columns whose chunks can be read at once.
@@ -245,7 +249,8 @@ class DataFile:
             if self._relative is None:
                 info = self.info
                 small = info.max_offset - info.min_offset < 1 << 32
-                stored = [self.read_block(i, [OFFSET])[0].to_numpy() - info.min_offset for i in range(self.block_count)]
+                blocks = [self._read_run(i, [OFFSET])[0][1] for i in range(self.block_count)]
+                stored = [block.to_numpy() - info.min_offset for block in blocks]
                 relative = np.concatenate([np.zeros(0, dtype=np.int64), *stored])
                 self._relative = relative.astype(np.uint32) if small else relative.astype(np.uint64)
             return self._relative

@@ -90,7 +90,7 @@ class Node:
 
 @pytest.fixture
 def rig() -> Iterator[LiveTableRig]:
-    with live_tables(LogSettings(block_rows=16)) as made:
+    with live_tables(LogSettings(block_rows=16, cache_bytes_max=0)) as made:
         yield made
 
 

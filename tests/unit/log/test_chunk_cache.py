@@ -58,3 +58,11 @@ def test_cache_of_no_bytes_keeps_nothing() -> None:
     cache.put(("a", 0, "0"), chunk(1))
 
     assert cache.count == 0
+
+
+def test_half_of_the_room_is_left_to_those_who_pick_rows() -> None:
+    cache = ChunkCache(400)
+    cache.put(("a", 0, "0"), chunk(10))
+
+    assert cache.has_room(120)
+    assert not cache.has_room(121)
