@@ -10,7 +10,7 @@ from bench.measurement import Measurement, timed
 from bench.workload import SCHEMA, Workload, rows
 
 THREADS = 16
-PER_THREAD = 150
+PER_THREAD = 500
 
 
 def run(work: Workload) -> list[Measurement]:
