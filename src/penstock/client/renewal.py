@@ -62,8 +62,8 @@ def _start(
                 if error.retriable:
                     _log.error("%s was not renewed, trying again id=%s reason=%s", noun, name, error)
                     continue
-                failure.append(error)
                 _log.error("%s is lost: %s id=%s reason=%s", noun, lost, name, error)
+                failure.append(error)
                 return
 
     threading.Thread(target=run, name=f"penstock-{noun}-{name}", daemon=True).start()
