@@ -32,7 +32,7 @@ class TableOwners:
     ) -> Owner:
         """Become the owner of columns, or of all; renewed in the background until released.
 
-        The same id again fences the older holder.
+        The same id again fences the older holder. Who asks for a column that is declared not null gets all.
 
         Raises:
             LockedError: another owner holds one of the columns; names it, its columns and the time left.

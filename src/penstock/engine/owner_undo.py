@@ -14,6 +14,7 @@ from penstock.model.bucket import BucketId
 from penstock.model.change import BatchKind
 from penstock.model.facts import NO_ID
 from penstock.model.owner import BucketUndo, UndoResult
+from penstock.tablet.required_columns import required_columns
 from penstock.tablet.tablet import Tablet
 
 
@@ -92,6 +93,7 @@ class OwnerUndo:
             attempt=attempt,
             locked=self._table.info.options.column_lock_enabled,
             columns_of=self._columns,
+            required=[int(column) for column in required_columns(self._table.info.schema)],
         )
         stamp = OwnerStamp(record.number, record.fence, record.committed, attempt)
         writes = [

@@ -351,7 +351,9 @@ class Owners:
         ids = tuple(sorted({column.id for column in wanted if column.name not in info.primary_key}))
         if not ids:
             raise InvalidError("columns= names no column besides the key", columns=list(call.columns))
-        return ids
+        # A row that its epoch makes may go again. Whoever wrote another column of it meanwhile would be left with a
+        # row that lacks a required value: so an owner of such a column excludes all others.
+        return None if any(not column.nullable and column.id in ids for column in wanted) else ids
 
     def _step(self, step: Callable[[], T]) -> T:
         return self._table.committer.run(step)

@@ -30,6 +30,7 @@ from penstock.model.merge_engine import DeleteBehavior, MergeEngine
 from penstock.model.owner_token import NO_EPOCH, OwnerToken
 from penstock.runtime.disk import Disk
 from penstock.tablet.merge_rule import Request
+from penstock.tablet.required_columns import required_columns
 
 TOGETHER_BYTES_MAX = 64 << 20
 """Up to here the rows of all buckets become visible at once; beyond, as many buckets at a time as have no more.
@@ -167,7 +168,7 @@ class StagedCommit:
         removes = False
         for buckets in self._portions(files):
             writes = self._writes(owner, files, buckets)
-            if self._aggregates:
+            if self._may_refuse:
                 removes |= removes_rows(committer.plan_now(writes))
             else:
                 # Their rows replace others or are ignored, whatever they are: no plan of them can fail.
@@ -199,8 +200,10 @@ class StagedCommit:
         return [write for write in found if write is not None]
 
     @property
-    def _aggregates(self) -> bool:
-        return self._table.info.merge_engine is MergeEngine.AGGREGATE
+    def _may_refuse(self) -> bool:
+        """Tell whether a plan may fail: by an overflow, or by a new row that lacks a required value."""
+        info = self._table.info
+        return info.merge_engine is MergeEngine.AGGREGATE or bool(required_columns(info.schema))
 
     def _store(self, file: StagedFile, parts: Mapping[BucketId, Request]) -> None:
         try:

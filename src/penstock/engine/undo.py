@@ -10,11 +10,13 @@ touched. All of it follows from the log:
 - A key lives on afterwards as the last surviving change after the first undone one left it; without
   one, as it was before. A row that an undo kept only for others' sake (an *orphan*) has lost the base
   it stood on: changes before that undo can no longer say that the key existed before them.
+- A row without a value where one is required must not be. Where an undo would leave one, the key is left
+  alone. With locks nobody writes a row that another's epoch may take back so, but in older logs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -75,8 +77,11 @@ class Undone:
     source: npt.NDArray[np.int64]
 
 
-def find_undone(changes: Changes, target: Target, *, locked: bool) -> Undone:
-    """Return what undoing the target's changes does; without locks newer changes of others win whole keys."""
+def find_undone(changes: Changes, target: Target, *, locked: bool, required: Mask) -> Undone:
+    """Return what undoing the target's changes does; without locks newer changes of others win whole keys.
+
+    `required` tells of each column whether it is never null.
+    """
     undoes = np.isin(changes.kind, (BatchKind.UNDO, BatchKind.ORPHAN))
     covered = _covered(changes, undoes)
     mine = ~undoes & ~covered & (changes.owner == target.owner) & (changes.epoch > target.committed)
@@ -88,7 +93,9 @@ def find_undone(changes: Changes, target: Target, *, locked: bool) -> Undone:
     concerned = np.zeros(int(changes.key.max()) + 1, np.bool_)
     concerned[changes.key[mine]] = True
     rows = np.flatnonzero(concerned[changes.key])
-    return _decide(changes, rows, mine[rows], (~undoes & ~covered & ~mine)[rows], locked=locked)
+    undone = _decide(changes, rows, mine[rows], (~undoes & ~covered & ~mine)[rows], locked=locked)
+    lacking = undone.lives & (undone.source[:, required] == NO_OFFSET).any(axis=1)
+    return replace(undone, superseded=undone.superseded | lacking)
 
 
 def _decide(changes: Changes, rows: Int64s, mine: Mask, survives: Mask, *, locked: bool) -> Undone:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,8 +54,12 @@ def plan_undo(
     attempt: bytes = NO_ID,
     locked: bool,
     columns_of: ColumnsOf,
+    required: Sequence[int] = (),
 ) -> UndoPlan:
-    """Return how to undo an owner's changes from `start` on that are above its committed epoch."""
+    """Return how to undo an owner's changes from `start` on that are above its committed epoch.
+
+    `required` are the columns outside the key that are never null.
+    """
     view, schema = tablet.view, tablet.schema
     directory = view.directory(start, view.visible)
     wanted = (directory.owner == owner) & (directory.epoch > committed) & (directory.rows > 0)
@@ -65,7 +69,7 @@ def plan_undo(
         return UndoPlan((), BucketUndo(0, 0, 0))
     codes = _attempt_codes(directory)
     target = Target(owner, committed, 0 if attempt == NO_ID else codes.get(attempt, -1))
-    undone = find_undone(found.changes, target, locked=locked)
+    undone = find_undone(found.changes, target, locked=locked, required=np.isin(columns, required))
     handled = np.flatnonzero(~undone.superseded)
     live = tablet.live_offsets(found.keys.take(pa.array(undone.key)))
     goes = handled[~undone.lives[handled] & (live[handled] != NO_OFFSET)]

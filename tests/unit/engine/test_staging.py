@@ -16,6 +16,7 @@ from penstock.errors import (
     InvalidError,
     LockedError,
     PenstockError,
+    SchemaMismatchError,
     UnsupportedError,
 )
 from penstock.model.calls import Operation
@@ -371,6 +372,25 @@ def test_overflow_in_a_large_epoch_is_found_before_it_is_decided(
 
     assert rig.rows() == [{"k": 7, "a": (1 << 63) - 1}]
     assert rig.owners.infos()[0].committed_epoch == -1
+
+
+def test_row_without_a_required_value_in_a_large_epoch_is_found_before_it_is_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(staged_commit, "TOGETHER_BYTES_MAX", 1_500)
+    rig = OwnerRig("k BIGINT, a BIGINT, c BIGINT NOT NULL, PRIMARY KEY (k)")
+    rig.write([{"k": k, "a": 0, "c": 0} for k in range(19)])
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    rig.stage(rows(*range(20)), task, FIRST, columns=["a"])
+    rig.stage(rows(*range(20)), task, FIRST, columns=["a"])
+
+    with pytest.raises(SchemaMismatchError, match=r"declared not null.* key=\{'k': 19\}"):
+        rig.owners.commit(owner, 1, {FIRST: 40})
+
+    assert len(rig.rows()) == 19
+    assert rig.owners.infos()[0].committed_epoch == -1
+    rig.close()
 
 
 @pytest.mark.parametrize("commits", [0, 1])

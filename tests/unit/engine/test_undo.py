@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import PenstockError
+from penstock.errors import LockedError, PenstockError
 from penstock.model.calls import Operation
 from penstock.model.change import BatchKind
 from penstock.model.owner_token import OwnerToken
@@ -262,3 +262,51 @@ def test_clearing_columns_is_undone_like_any_write(rig: OwnerRig) -> None:
     rig.owners.undo(owner)
 
     assert rig.rows() == [row(1, a=1)]
+
+
+@pytest.mark.parametrize("engine", ["last_row", "aggregate"])
+def test_owner_of_a_required_column_excludes_whoever_would_build_on_its_rows(engine: str) -> None:
+    function = "SUM" if engine == "aggregate" else ""
+    ddl = f"k BIGINT, a BIGINT NOT NULL {function}, b BIGINT {function}, PRIMARY KEY (k)"
+    rig = OwnerRig(ddl, merge_engine=engine, properties={"column-lock.enabled": "true"})
+    owner = rig.acquire("job", "a")
+    rig.write([{"k": 1, "a": 1}], columns=["a"], owner=rig.begin(owner, 1))
+
+    with pytest.raises(LockedError, match=r"holder=job columns=\['a', 'b'\]"):
+        rig.write([{"k": 1, "b": 7}], columns=["b"])
+    with pytest.raises(LockedError, match="holder=job"):
+        rig.acquire("other", "b")
+    rig.owners.undo(owner)
+
+    assert rig.rows() == []
+    rig.close()
+
+
+def test_owner_of_columns_that_may_be_null_excludes_nobody_else_from_a_table_with_a_required_one() -> None:
+    ddl = "k BIGINT, a BIGINT NOT NULL, b BIGINT, c BIGINT, PRIMARY KEY (k)"
+    rig = OwnerRig(ddl, properties={"column-lock.enabled": "true"})
+    rig.write([{"k": 1, "a": 1, "b": None, "c": None}])
+    owner = rig.acquire("job", "b")
+    rig.acquire("other", "c")
+    rig.write([{"k": 1, "b": 7}], columns=["b"], owner=rig.begin(owner, 1))
+    rig.write([{"k": 1, "a": 2}], columns=["a"])
+
+    rig.owners.undo(owner)
+
+    assert rig.rows() == [{"k": 1, "a": 2, "b": None, "c": None}]
+    rig.close()
+
+
+def test_without_locks_a_row_that_undo_would_leave_without_a_required_value_is_left_alone() -> None:
+    rig = OwnerRig("k BIGINT, a BIGINT NOT NULL, b BIGINT, PRIMARY KEY (k)")
+    owner = rig.acquire("job")
+    rig.write([{"k": 1, "a": 5}, {"k": 2, "a": 6}], columns=["a"], owner=rig.begin(owner, 1))
+    rig.write([{"k": 1, "b": 7}], columns=["b"])
+
+    result = rig.owners.undo(owner)
+
+    assert (result.keys, result.rows_removed, result.superseded) == (1, 1, 1)
+    assert rig.rows() == [{"k": 1, "a": 5, "b": 7}]
+    rig.write([{"k": 1, "b": 8}], columns=["b"])
+    assert rig.rows() == [{"k": 1, "a": 5, "b": 8}]
+    rig.close()
