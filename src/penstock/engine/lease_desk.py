@@ -25,7 +25,7 @@ from penstock.engine.snapshots import Snapshots
 from penstock.errors import InvalidError
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.lease import AcquireLease, Leased, LeaseInfo, Snapshot
-from penstock.model.principal import current
+from penstock.model.principal import current, may_change
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.tablet.tablet import Tablet
@@ -139,7 +139,7 @@ class LeaseDesk:
 
     def owns(self, table_id: int) -> bool:
         """Tell whether whoever calls has a lease on a table."""
-        leases = (lease for lease in self._leases.all() if lease.owner == current())
+        leases = (lease for lease in self._leases.all() if may_change(current(), lease.owner))
         return any(bucket.table_id == table_id for lease in leases for bucket in lease.holds)
 
     def run(self) -> None:

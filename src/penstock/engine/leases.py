@@ -19,7 +19,7 @@ from penstock.engine.settings import Settings
 from penstock.errors import InvalidError, LeaseNotFoundError, LimitError, NotFoundError, PermissionDeniedError
 from penstock.model.bucket import BucketId
 from penstock.model.lease import AcquireLease, check_lease_id
-from penstock.model.principal import current
+from penstock.model.principal import current, may_change
 from penstock.model.quantity import format_duration_ms
 from penstock.runtime.clock import Clock
 
@@ -220,7 +220,7 @@ class Leases:
 
 
 def _check_owner(lease: Lease) -> None:
-    if lease.owner != current():
+    if not may_change(current(), lease.owner):
         raise PermissionDeniedError(
             "the lease is somebody else's; choose another id", lease_id=lease.lease_id, owner=lease.owner
         )

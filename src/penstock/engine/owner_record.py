@@ -19,7 +19,7 @@ from penstock.codec.framed import frame, unframe
 from penstock.errors import CorruptionError, PermissionDeniedError
 from penstock.model.bucket import BucketId
 from penstock.model.owner_token import NO_EPOCH
-from penstock.model.principal import ANONYMOUS, LOCAL
+from penstock.model.principal import UNNAMED, may_change
 
 PREFIX: Final = "owner/"
 NUMBERS: Final = "owner-number/"
@@ -68,7 +68,7 @@ class OwnerRecord:
         Raises:
             PermissionDeniedError: it is somebody else's.
         """
-        if self.principal not in {None, who} and who != LOCAL:
+        if self.principal is not None and not may_change(who, self.principal):
             raise PermissionDeniedError(
                 "the owner is somebody else's; choose another id", owner=self.owner, principal=self.principal
             )
@@ -122,7 +122,7 @@ class OwnerRecord:
 
 def principal_of_record(who: str) -> str | None:
     """Return whom an owner belongs to that was acquired by `who`."""
-    return None if who in {LOCAL, ANONYMOUS} else who
+    return None if who in UNNAMED else who
 
 
 def record_key(table_id: int, owner: str) -> str:

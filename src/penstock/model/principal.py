@@ -16,6 +16,9 @@ LOCAL: Final = "local"
 ANONYMOUS: Final = "anonymous"
 """The principal of callers that nobody asked who they are."""
 
+UNNAMED: Final = frozenset({LOCAL, ANONYMOUS})
+"""Principals that nobody proved to be. No token and no certificate gives these names: `local` may do anything."""
+
 principal: ContextVar[str] = ContextVar("penstock.principal", default=LOCAL)
 
 
@@ -32,3 +35,11 @@ def acting_as(name: str) -> Iterator[None]:
         yield
     finally:
         principal.reset(token)
+
+
+def may_change(who: str, owner: str) -> bool:
+    """Tell whether what an owner acquired is also for `who` to change.
+
+    What was acquired by nobody in particular is anybody's, and who has the files may do anything with them.
+    """
+    return owner in UNNAMED or who in {owner, LOCAL}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyarrow import flight
 
 from penstock.errors import PermissionDeniedError, UnsupportedError
-from penstock.model.principal import ANONYMOUS
+from penstock.model.principal import ANONYMOUS, UNNAMED
 from penstock.server.tokens import Tokens
 from penstock.wire.fault import to_flight
 
@@ -51,8 +51,15 @@ class Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 def principal_of(context: flight.ServerCallContext) -> str:
-    """Return who makes a call: the token's name, else the client certificate's, else `anonymous`."""
+    """Return who makes a call: the token's name, else the client certificate's, else `anonymous`.
+
+    Raises:
+        PermissionDeniedError: the certificate has a name that stands for callers without one.
+    """
     visitor = context.get_middleware(DOOR)
     if isinstance(visitor, Visitor):
         return visitor.principal
-    return context.peer_identity().decode(errors="replace") or ANONYMOUS
+    name: str = context.peer_identity().decode(errors="replace")
+    if name in UNNAMED:
+        raise PermissionDeniedError("the certificate's name stands for callers without one; issue another", name=name)
+    return name or ANONYMOUS

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import InvalidError, NotFoundError, PermissionDeniedError
+from penstock.model.principal import UNNAMED
 
 TOKEN_LENGTH_MAX: Final = 4_096
 _BEARER: Final = "bearer "
@@ -42,7 +43,7 @@ class Tokens:
         """Return the tokens of a file.
 
         Raises:
-            InvalidError: a line is no `name:hash`, a name stands twice, or there is no token at all.
+            InvalidError: a line is no `name:hash`, a name stands twice or is none to give, or there is no token at all.
             NotFoundError: the file cannot be read.
         """
         try:
@@ -58,6 +59,10 @@ class Tokens:
             if match is None or match[1] in hashes:
                 raise InvalidError(
                     "a line of the token file is not name:sha256hex with a name of its own", path=str(path), line=number
+                )
+            if match[1] in UNNAMED:
+                raise InvalidError(
+                    "the name stands for callers that show no token; choose another", path=str(path), line=number
                 )
             hashes[match[1]] = match[2]
         if not hashes:

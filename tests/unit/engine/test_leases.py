@@ -32,7 +32,7 @@ from penstock.errors import (
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.lease import AcquireLease, CutOffsets
-from penstock.model.principal import acting_as
+from penstock.model.principal import ANONYMOUS, LOCAL, acting_as
 from penstock.runtime.tasks import TaskGroup
 from penstock.tablet.settings import FsyncMode
 from penstock.testing.fault_gate import Operation
@@ -168,6 +168,20 @@ def test_others_may_look_at_a_lease_but_not_change_it(rig: Rig) -> None:
                 attempt()
         rig.clock.advance(HOUR_MS)
         assert rig.lease().owner == "bob"
+
+
+@pytest.mark.parametrize(("owner", "other"), [("ann", LOCAL), (LOCAL, ANONYMOUS), (LOCAL, "ann"), (ANONYMOUS, "ann")])
+def test_lease_of_nobody_in_particular_is_anybodys_and_who_has_the_files_may_change_all(
+    rig: Rig, owner: str, other: str
+) -> None:
+    with acting_as(owner):
+        rig.lease()
+
+    with acting_as(other):
+        rig.engine.renew_lease("job", 1_000)
+        rig.engine.drop_lease("job")
+
+    assert rig.engine.list_leases() == []
 
 
 def test_wall_clock_set_back_or_forward_ends_no_lease_early_or_late(rig: Rig) -> None:
@@ -454,7 +468,8 @@ def test_full_disk_refuses_a_snapshot_and_leaves_the_table_whole(rig: Rig) -> No
 
 
 def test_dropped_table_is_there_for_its_holder_across_a_restart_and_then_gone(rig: Rig) -> None:
-    rig.lease()
+    with acting_as("ann"):
+        rig.lease()
     info = rig.table.info
     rig.connection.drop_table("t")
     other = rig.connection.create_table("t", "id BIGINT, v BIGINT, PRIMARY KEY (id)")

@@ -144,7 +144,7 @@ def make_write() -> Callable[..., WriteCall]:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory with a CA, and a server's and a client's certificate signed by it."""
+    """Return a directory with a CA, and a server's and clients' certificates signed by it."""
     directory = tmp_path_factory.mktemp("tls")
 
     def openssl(*arguments: str) -> None:
@@ -152,9 +152,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test ca")
-    for name, extra in (("server", "subjectAltName=DNS:localhost,IP:127.0.0.1"), ("ann", "subjectAltName=DNS:ann")):
+    names = {"server": "DNS:localhost,IP:127.0.0.1", "ann": "DNS:ann", "local": "DNS:local"}
+    for name, alternatives in names.items():
         openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        (directory / "ext").write_text(extra)
+        (directory / "ext").write_text(f"subjectAltName={alternatives}")
         signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "ext"]
         openssl("x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.pem")
     return directory

@@ -140,6 +140,20 @@ def test_client_certificate_gives_a_principal(node: Any, start: Start, reach: Re
         reach(server, tls={"ca": certificates / "ca.pem"}).list_databases()
 
 
+def test_certificate_gives_nobody_the_name_of_who_has_the_files(
+    node: Any, start: Start, reach: Reach, certificates: Path
+) -> None:
+    server = start(
+        tls_cert=certificates / "server.pem", tls_key=certificates / "server.key", tls_ca=certificates / "ca.pem"
+    )
+    files = {"ca": certificates / "ca.pem", "cert": certificates / "local.pem", "key": certificates / "local.key"}
+
+    with pytest.raises(PermissionDeniedError, match="issue another name=local"):
+        reach(server, tls=files).list_databases()
+
+    assert node.principals == []
+
+
 def test_beyond_loopback_somebody_must_be_asked() -> None:
     with pytest.raises(InvalidError, match="say insecure"):
         Listen(host="0.0.0.0")

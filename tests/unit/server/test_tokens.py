@@ -51,3 +51,12 @@ def test_file_that_is_no_token_file_is_refused(tmp_path: Path, text: str) -> Non
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="tokens"):
         Tokens.load(tmp_path / "tokens")
+
+
+@pytest.mark.parametrize("name", ["local", "anonymous"])
+def test_token_gives_nobody_the_name_of_those_who_show_none(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"ann:{hash_token(make_token())}\n{name}:{hash_token(make_token())}\n")
+
+    with pytest.raises(InvalidError, match="choose another .*line=2"):
+        Tokens.load(file)
