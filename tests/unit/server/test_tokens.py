@@ -58,5 +58,5 @@ def test_token_gives_nobody_the_name_of_those_who_show_none(tmp_path: Path, name
     file = tmp_path / "tokens"
     file.write_text(f"ann:{hash_token(make_token())}\n{name}:{hash_token(make_token())}\n")
 
-    with pytest.raises(InvalidError, match="choose another .*line=2"):
+    with pytest.raises(InvalidError, match=r"choose another .*line=2"):
         Tokens.load(file)
