@@ -337,3 +337,47 @@ def test_end_of_a_fenced_attempt_names_the_bucket_as_users_do(connection: pensto
 
         with pytest.raises(FencedError, match=r"bucket=shop\.sums#0"):
             table.end_attempt(owner=owner, attempt=first, rows=1)
+
+
+@pytest.mark.parametrize("commits", [False, True])
+@pytest.mark.parametrize("engine", ["last_row", "aggregate"])
+def test_delete_in_a_partition_that_is_not_there_is_nothing_to_commit_or_undo(
+    engine: str, commits: bool, connection: penstock.Connection
+) -> None:
+    function = "SUM" if engine == "aggregate" else ""
+    ddl = f"day STRING, id INT, n BIGINT {function}, PRIMARY KEY (day, id)"
+    properties = {"column-lock.enabled": "true", "delete.behavior": "allow"}
+    table = connection.create_table(
+        "shop.days", ddl, partitioned_by=["day"], merge_engine=engine, properties=properties
+    )
+    table.upsert([{"day": "mon", "id": 1, "n": 1}, {"day": "mon", "id": 2, "n": 2}])
+    with table.acquire_owner("job") as owner:
+        owner.begin(1)
+        assert table.delete([{"day": "tue", "id": 1}], owner=owner).ignored == 1
+        assert table.delete([{"day": "tue", "id": 1}], columns=["n"], owner=owner).ignored == 1
+        both = table.delete([{"day": "tue", "id": 1}, {"day": "mon", "id": 1}], owner=owner)
+        assert (both.changes, both.ignored) == (1, 1)
+        if commits:
+            owner.commit(1)
+
+    assert table.list_partitions() == ["day=mon"]
+    left = [row["id"] for row in table.scan().to_arrow().to_pylist()]
+    assert sorted(left) == ([2] if commits else [1, 2])
+
+
+def test_task_whose_deletes_all_went_nowhere_keeps_no_epoch_from_its_commit(connection: penstock.Connection) -> None:
+    ddl = "day STRING, id INT, n BIGINT, PRIMARY KEY (day, id)"
+    table = connection.create_table("shop.days", ddl, partitioned_by=["day"])
+    with table.acquire_owner("job") as owner:
+        owner.begin(1)
+        staged, ends = uuid.uuid4(), []
+        for _ in range(2):
+            with table.writer(owner=owner.token(1), attempt=uuid.uuid4()) as writer:
+                writer.delete([{"day": "tue", "id": 1}])
+            ends.append(writer.attempt_end)
+        table.stage([{"_change_type": "-D", "day": "tue", "id": 1, "n": 1}], owner=owner, attempt=staged, changes=True)
+
+        owner.commit(1, attempts={end.attempt: end.rows for end in ends if end is not None} | {staged.bytes: 1})
+
+        assert owner.begin(1) == "committed"
+    assert table.list_partitions() == []

@@ -52,10 +52,12 @@ def _end(table: LiveTable, guard: OwnerGuard, stamp: OwnerStamp, rows: int) -> A
         raise ConflictError(
             "not as many rows arrived as the attempt says; run it again as a new attempt", rows=counted, named=rows
         )
-    if mine:
-        marks = dict.fromkeys(mine, _no_rows(table.schema))
-        write = QueuedWrite(marks, 0, 0, sequence=rows, stamp=stamp, kind=BatchKind.ATTEMPT_END)
-        table.committer.commit_now([write])
+    if not mine:
+        # Deletes in partitions that are not there went nowhere: no bucket knows of them, and a commit must not ask.
+        return AttemptEnd(stamp.attempt, 0)
+    marks = dict.fromkeys(mine, _no_rows(table.schema))
+    write = QueuedWrite(marks, 0, 0, sequence=rows, stamp=stamp, kind=BatchKind.ATTEMPT_END)
+    table.committer.commit_now([write])
     return AttemptEnd(stamp.attempt, rows)
 
 
