@@ -81,7 +81,7 @@ def test_scan_as_of_a_cut_shows_the_rows_of_that_time(orders: Penstock) -> None:
     assert [row["id"] for row in lines(orders("scan", "shop.orders", "--as-of", cut))] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("output", ["csv", "ndjson", "arrow", "parquet"])
+@pytest.mark.parametrize("output", ["csv", "json", "ndjson", "arrow", "parquet"])
 def test_scanned_rows_can_be_put_into_another_table(orders: Penstock, output: str) -> None:
     orders("table", "create", "shop.copy", ORDERS)
 
@@ -204,6 +204,17 @@ def test_bad_row_is_named_and_what_was_written_is_said(orders: Penstock, tmp_pat
     assert "column=id" in told
     assert "written before it: 2 rows" in told
     assert {row["id"] for row in lines(orders("scan", "shop.orders"))} == {1, 2, 3, 10, 11}
+
+
+@pytest.mark.parametrize(("bad", "place"), [("oops", "line=3"), ('{"id": "x", "city": "Ulm", "amount": 1}', "row=3")])
+def test_nothing_of_a_bad_array_is_written(orders: Penstock, bad: str, place: str) -> None:
+    array = f'[{{"id": 10, "city": "Ulm", "amount": 1}},\n {{"id": 11, "city": "Ulm", "amount": 1}},\n {bad}]'
+
+    told = orders("put", "shop.orders", "-", "--format", "json", given=array, code=1).stderr
+
+    assert place in told
+    assert "written before it: 0 rows" in told
+    assert len(lines(orders("scan", "shop.orders"))) == 3
 
 
 def test_missing_file_writes_nothing(orders: Penstock, tmp_path: Path) -> None:

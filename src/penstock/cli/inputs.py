@@ -20,7 +20,7 @@ import pyarrow.parquet
 
 from penstock.cli.csv_file import read_csv
 from penstock.cli.input_block import InputBlock
-from penstock.cli.json_lines import read_json_lines
+from penstock.cli.json_rows import read_json
 from penstock.cli.options import InputFormat
 from penstock.errors import InvalidError, NotFoundError, SchemaMismatchError
 
@@ -30,7 +30,7 @@ BLOCK_BYTES: Final = 4 << 20
 _ENDINGS: Final = {
     ".csv": InputFormat.CSV,
     ".tsv": InputFormat.CSV,
-    ".json": InputFormat.NDJSON,
+    ".json": InputFormat.JSON,
     ".jsonl": InputFormat.NDJSON,
     ".ndjson": InputFormat.NDJSON,
     ".parquet": InputFormat.PARQUET,
@@ -78,8 +78,8 @@ class InputFile:
             match self.format:
                 case InputFormat.CSV:
                     yield from read_csv(self._plain(), schema, self.name, self._delimiter)
-                case InputFormat.NDJSON:
-                    yield from read_json_lines(self._plain(), schema, self.name)
+                case InputFormat.JSON | InputFormat.NDJSON:
+                    yield from read_json(self._plain(), schema, self.name)
                 case InputFormat.PARQUET:
                     yield from self._read_arrow(_parquet_batches(_seekable(self._stream, stack)))
                 case InputFormat.ARROW:

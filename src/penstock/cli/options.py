@@ -24,9 +24,10 @@ class OutputFormat(StrEnum):
 
 
 class InputFormat(StrEnum):
-    """What a file holds."""
+    """What a file holds. JSON of either name is an object a line, or one array of objects."""
 
     CSV = "csv"
+    JSON = "json"
     NDJSON = "ndjson"
     ARROW = "arrow"
     PARQUET = "parquet"

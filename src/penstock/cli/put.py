@@ -33,7 +33,7 @@ def put(
     context: typer.Context,
     table: TablePathArgument,
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="CSV, JSON lines, Parquet or Arrow; - is stdin.")
+        list[str], typer.Argument(metavar="FILE...", help="CSV, JSON lines or array, Parquet or Arrow; - is stdin.")
     ],
     *,
     operation: Annotated[

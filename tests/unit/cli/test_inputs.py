@@ -57,7 +57,7 @@ def test_what_is_written_is_read_back(
         ("a.tsv", InputFormat.CSV),
         ("a.CSV.gz", InputFormat.CSV),
         ("a.jsonl", InputFormat.NDJSON),
-        ("a.json", InputFormat.NDJSON),
+        ("a.json", InputFormat.JSON),
         ("a.ndjson", InputFormat.NDJSON),
         ("a.parquet", InputFormat.PARQUET),
         ("a.pq", InputFormat.PARQUET),

@@ -1,15 +1,17 @@
-"""JSON lines as columns of a table's types.
+"""JSON as columns of a table's types: an object a line, or one array of objects.
 
 A block of lines is parsed in one go; only a block with a bad line is looked at line by line, to name it.
-A name that some lines of a block lack is null there.
+An array is one document: it is read whole before anything of it is written. A name that some rows of a
+block lack is null there.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from itertools import chain
 from operator import methodcaller
 from typing import Any, BinaryIO, Final, cast
 
@@ -21,25 +23,61 @@ from penstock.cli.text_values import from_json
 from penstock.errors import SchemaMismatchError
 
 BLOCK_BYTES: Final = 1 << 20
+BLOCK_ROWS: Final = 10_000
 
 
-def read_json_lines(stream: BinaryIO, schema: pa.Schema, file: str) -> Iterator[InputBlock]:
+def read_json(stream: BinaryIO, schema: pa.Schema, file: str) -> Iterator[InputBlock]:
     """Yield the rows of a stream, in blocks.
 
     Raises:
-        SchemaMismatchError: a line is no JSON object, or a value does not fit; names the line.
+        SchemaMismatchError: it is no JSON, a row is no object, or a value does not fit; names the place.
     """
     # Exact where a column keeps digits; plain floats, which are quicker, elsewhere.
     exact = any(arrow.is_decimal(kind) or arrow.is_nested(kind) for kind in schema.types)
     decoder = json.JSONDecoder(parse_float=Decimal) if exact else json.JSONDecoder()
+    blocks, opening = _blocks(stream), list[list[bytes]]()
+    for lines in blocks:
+        opening.append(lines)
+        text = next(filter(None, map(bytes.strip, lines)), None)
+        if text is not None:
+            read = _read_array if text.startswith(b"[") else _read_lines
+            yield from read(decoder, chain(opening, blocks), schema, file)
+            return
+
+
+def _read_lines(
+    decoder: json.JSONDecoder, blocks: Iterable[list[bytes]], schema: pa.Schema, file: str
+) -> Iterator[InputBlock]:
     first = 1
-    for lines in _blocks(stream):
+    for lines in blocks:
         filled = [(number, text) for number, line in enumerate(lines, first) if (text := line.strip())]
         first += len(lines)
         if filled:
             numbers = [number for number, _ in filled]
             rows = _parse(decoder, [text for _, text in filled], numbers, file)
-            yield InputBlock(_columns(rows, schema, file, numbers), len(rows), file, "line", numbers)
+            yield InputBlock(_columns(rows, schema, file, "line", numbers), len(rows), file, "line", numbers)
+
+
+def _read_array(
+    decoder: json.JSONDecoder, blocks: Iterable[list[bytes]], schema: pa.Schema, file: str
+) -> Iterator[InputBlock]:
+    try:
+        rows = decoder.decode(b"\n".join(chain.from_iterable(blocks)).decode())
+    except json.JSONDecodeError as error:
+        raise SchemaMismatchError(
+            "the array is no json; nothing of it was written", file=file, line=error.lineno, reason=str(error)
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise SchemaMismatchError(
+            "the array is no json; nothing of it was written", file=file, reason=str(error)
+        ) from error
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise SchemaMismatchError("a row of the array is no json object", file=file, row=number)
+    for start in range(0, len(rows), BLOCK_ROWS):
+        part = rows[start : start + BLOCK_ROWS]
+        numbers = range(start + 1, start + 1 + len(part))
+        yield InputBlock(_columns(part, schema, file, "row", numbers), len(part), file, "row", numbers)
 
 
 def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
@@ -56,7 +94,7 @@ def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
 def _parse(decoder: json.JSONDecoder, lines: list[bytes], numbers: list[int], file: str) -> list[dict[str, Any]]:
     try:
         rows = decoder.decode("[" + b",".join(lines).decode() + "]")
-    except ValueError:
+    except (ValueError, RecursionError):
         rows = []
     # A line may hold half a row, or two, and still join to valid JSON.
     if len(rows) == len(lines) and all(type(row) is dict for row in rows):
@@ -67,14 +105,16 @@ def _parse(decoder: json.JSONDecoder, lines: list[bytes], numbers: list[int], fi
 def _parse_line(decoder: json.JSONDecoder, line: bytes, number: int, file: str) -> dict[str, Any]:
     try:
         row = decoder.decode(line.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SchemaMismatchError("the line is no json", file=file, line=number, reason=str(error)) from error
     if not isinstance(row, dict):
         raise SchemaMismatchError("the line is no json object", file=file, line=number)
     return row
 
 
-def _columns(rows: list[dict[str, Any]], schema: pa.Schema, file: str, numbers: list[int]) -> dict[str, Any]:
+def _columns(
+    rows: list[dict[str, Any]], schema: pa.Schema, file: str, unit: str, numbers: Sequence[int]
+) -> dict[str, Any]:
     names = dict.fromkeys(rows[0]) | dict.fromkeys(set().union(*rows))
     columns: dict[str, Any] = {}
     for name in names:
@@ -83,5 +123,5 @@ def _columns(rows: list[dict[str, Any]], schema: pa.Schema, file: str, numbers: 
         try:
             columns[name] = values if index < 0 else from_json(values, schema.field(index))
         except SchemaMismatchError as error:
-            raise located(error, file, "line", numbers) from error
+            raise located(error, file, unit, numbers) from error
     return columns
