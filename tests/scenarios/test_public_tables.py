@@ -23,7 +23,9 @@ ARROW = pa.schema([("id", pa.int64()), ("city", pa.string()), ("amount", pa.deci
 
 def test_databases_are_created_listed_and_dropped(connection: penstock.Connection) -> None:
     connection.create_database("shop", if_not_exists=True)
-    with pytest.raises(AlreadyExistsError, match="there is a database of that name database=shop"):
+    with pytest.raises(
+        AlreadyExistsError, match=r"of that name; pass if_not_exists=True to use it, or .* database=shop"
+    ):
         connection.create_database("shop")
     connection.create_table("shop.t", "a INT")
 
@@ -82,7 +84,9 @@ def test_a_handle_tells_what_its_table_is(connection: penstock.Connection) -> No
 
 def test_tables_are_created_once_and_dropped_once(connection: penstock.Connection) -> None:
     first = connection.create_table("shop.t", "id INT, PRIMARY KEY (id)")
-    with pytest.raises(AlreadyExistsError, match=r"there is a table of that name table=shop.t"):
+    with pytest.raises(
+        AlreadyExistsError, match=r"of that name; pass if_not_exists=True to use it, or .* table=shop\.t"
+    ):
         connection.create_table("shop.t", "id INT")
     assert connection.create_table("shop.t", "x INT", if_not_exists=True).info == first.info
 
@@ -184,7 +188,7 @@ def test_partitions_are_made_by_writes_and_by_hand(connection: penstock.Connecti
 
     assert table.create_partition({"day": tuesday}) == "day=2024-01-02"
     assert table.list_partitions() == ["day=2024-01-01", "day=2024-01-02"]
-    with pytest.raises(AlreadyExistsError, match="the partition is there partition=day=2024-01-02"):
+    with pytest.raises(AlreadyExistsError, match=r"pass if_not_exists=True .* partition=day=2024-01-02"):
         table.create_partition({"day": tuesday})
     assert table.create_partition({"day": tuesday}, if_not_exists=True) == "day=2024-01-02"
     assert len(table.cut()) == 4
@@ -261,7 +265,7 @@ def test_delete_makes_no_partition(connection: penstock.Connection, auto_create:
 def test_column_that_is_there_is_not_added_again(connection: penstock.Connection) -> None:
     table = connection.create_table("shop.orders", "id INT, note STRING, PRIMARY KEY (id)")
 
-    with pytest.raises(AlreadyExistsError, match="column=note"):
+    with pytest.raises(AlreadyExistsError, match="choose another column=note"):
         table.add_column("NOTE", "string")
 
     assert connection.table("shop.orders").schema.names == ["id", "note"]

@@ -76,7 +76,7 @@ class Catalog:
             if twin is not None:
                 if if_not_exists and twin == name:
                     return
-                raise AlreadyExistsError("there is a database of that name", database=twin)
+                raise AlreadyExistsError(_taken("database", name, twin), database=twin)
             self._records.commit([Put(database_key(name), encode({"created_ms": self._clock.wall_ms()}), ABSENT)])
             self._records.databases.add(name)
 
@@ -126,7 +126,8 @@ class Catalog:
             if twin is not None:
                 if if_not_exists and twin == parsed.table:
                     return self.table(parsed)
-                raise AlreadyExistsError("there is a table of that name", table=str(TablePath(parsed.database, twin)))
+                found = str(TablePath(parsed.database, twin))
+                raise AlreadyExistsError(_taken("table", parsed.table, twin), table=found)
             given = {field.name: getattr(spec, field.name) for field in dataclasses.fields(TableSpec)}
             table_id = self._records.next_table
             info = TableInfo(path=str(parsed), table_id=table_id, created_ms=self._clock.wall_ms(), **given)
@@ -315,3 +316,10 @@ class Catalog:
 def _twin(name: str, names: Iterable[str]) -> str | None:
     """Return the name among others that differs at most in case: SQL could not tell the two apart."""
     return next((known for known in names if known.lower() == name.lower()), None)
+
+
+def _taken(noun: str, name: str, twin: str) -> str:
+    """Say that there is one of a name, and what to do about it."""
+    if twin != name:
+        return f"there is a {noun} whose name differs only in case; use that name, or another"
+    return f"there is a {noun} of that name; pass if_not_exists=True to use it, or choose another name"

@@ -39,7 +39,9 @@ class Partitions:
         with self._records.lock:
             name = self.name(table_id, values)
             if not if_not_exists and name in self._records.partitions[table_id]:
-                raise AlreadyExistsError("the partition is there", partition=name)
+                raise AlreadyExistsError(
+                    "the partition is there; pass if_not_exists=True if that will do", partition=name
+                )
             return self.ensure(table_id, [name])[0]
 
     def ensure(self, table_id: int, names: Sequence[str]) -> list[PartitionInfo]:

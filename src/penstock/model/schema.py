@@ -184,7 +184,9 @@ class Schema:
             InvalidError: the column is not allowed.
         """
         if isinstance(name, str) and (twin := self._by_fold.get(fold(name))) is not None:
-            raise AlreadyExistsError("there is a column of that name (case does not tell them apart)", column=twin.name)
+            raise AlreadyExistsError(
+                "there is a column of that name (case does not tell them apart); choose another", column=twin.name
+            )
         column_id = 1 + max(column.id for column in self.columns)
         return checked(
             Schema((*self.columns, make_column(column_id, name, type_, agg=agg, delimiter=delimiter)), self.primary_key)

@@ -55,7 +55,7 @@ def demo(
         raise UnavailableError("the demo runs Spark, which is not installed; pip install 'penstock[demo]'")
     java_home()
     if keep is not None and keep.exists():
-        raise AlreadyExistsError("--keep names a new directory, and this one is there", directory=keep)
+        raise AlreadyExistsError("--keep names a new directory, and this one is there; choose another", directory=keep)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-")) if keep is None else keep.resolve()
