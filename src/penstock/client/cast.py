@@ -7,6 +7,7 @@ A timestamp without zone is taken as UTC where the column has a zone; the revers
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as arrow
 
+from penstock.client.nested_cast import cast_nested
 from penstock.errors import SchemaMismatchError
 
 # What Arrow raises for values that do not convert; OverflowError comes from Python's own integers.
@@ -144,9 +146,8 @@ def _from_objects(values: Sequence[Any], target: pa.DataType) -> pa.Array:
 
 def _cast(values: pa.Array, target: pa.DataType, *, rounding: bool) -> pa.Array:
     source = values.type
-    if arrow.is_nested(source):
-        # A slice would be cast with the children of the rows outside it.
-        values = values.take(pa.array(np.arange(len(values))))
+    if arrow.is_nested(source) and arrow.is_nested(target):
+        return cast_nested(values, target, functools.partial(_cast, rounding=rounding))
     if arrow.is_integer(source) and arrow.is_decimal(target):
         # Arrow asks for room for every integer of the type; ours need room for themselves only.
         values = values.cast(pa.decimal128(_DECIMAL_DIGITS, target.scale))
