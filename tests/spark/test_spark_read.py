@@ -235,12 +235,12 @@ def test_newest_snapshot_is_read_through_the_server_and_from_its_files(spark: Sp
 def test_views_of_a_database_answer_sql(spark: SparkSession, url: str, connection: penstock.Connection) -> None:
     connection.create_database("mart", if_not_exists=True)
     connection.create_table("mart.a", "id BIGINT, PRIMARY KEY (id)").upsert({"id": [1, 2, 3]})
-    connection.create_table("mart.b", "id BIGINT, PRIMARY KEY (id)").upsert({"id": [2, 3, 4]})
+    connection.create_table("mart.b-2", "id BIGINT, PRIMARY KEY (id)").upsert({"id": [2, 3, 4]})
 
     names = pks.views(spark, url, "mart")
 
-    assert names == ["a", "b"]
-    assert spark.sql("SELECT count(*) AS n FROM a JOIN b USING (id)").first() == Row(n=2)
+    assert names == ["a", "b-2"]
+    assert spark.sql("SELECT count(*) AS n FROM a JOIN `b-2` USING (id)").first() == Row(n=2)
 
 
 def test_wrong_requests_say_what_is_wrong(spark: SparkSession, url: str, orders: penstock.Table) -> None:

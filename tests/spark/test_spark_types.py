@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType, TimestampNTZType
 
@@ -82,6 +83,32 @@ def test_all_types_read_equal_in_any_session_time_zone(
     expected = table.scan().to_arrow().sort_by("id")
     assert read.to_pydict() == expected.drop_columns(["place"]).to_pydict()
     assert places == expected.column("place").to_pylist()
+
+
+@pytest.mark.usefixtures("by_tasks")
+def test_a_null_struct_whose_fields_are_never_null_travels_both_ways(
+    spark: SparkSession, url: str, connection: penstock.Connection, path: str
+) -> None:
+    inner = pa.struct([pa.field("x", pa.list_(pa.int32()), nullable=False)])
+    fields = [pa.field("id", pa.int64(), nullable=False), pa.field("place", inner), pa.field("all", pa.list_(inner))]
+    table = connection.create_table(path, pa.schema(fields), primary_key=["id"], buckets=2)
+    # Spark's columns may be null at every level.
+    rows = spark.sql("SELECT 1L AS id, NAMED_STRUCT('x', ARRAY(1, NULL)) AS place, ARRAY() AS all").union(
+        spark.sql("SELECT 2L, NULL, ARRAY(NULL, NAMED_STRUCT('x', ARRAY(3)))")
+    )
+
+    pks.write(rows, url, path)
+    table.delete([{"id": 1}])
+    changes = pks.changes(spark, url, path, images="after").select("id", "place", "all", "_change_type").collect()
+
+    assert pks.read(spark, url, path).collect() == rows.where("id = 2").collect()
+    assert sorted(map(tuple, changes), key=lambda change: (change[0], change[3])) == [
+        (1, ([1, None],), [], "+I"),
+        (1, None, None, "-D"),
+        (2, None, [None, ([3],)], "+I"),
+    ]
+    with pytest.raises(PySparkException, match="the column's type allows no null there"):
+        pks.write(rows.selectExpr("id", "NAMED_STRUCT('x', CAST(NULL AS ARRAY<INT>)) AS place", "all"), url, path)
 
 
 def test_nullability_and_nested_types_are_told_to_spark(

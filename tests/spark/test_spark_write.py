@@ -280,6 +280,52 @@ def test_a_fold_that_does_not_fit_its_column_fails(
         pks.pre_aggregate(data, url, path).collect()
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("BIGINT SUM", "1.5D"),
+        ("BIGINT SUM", "1e30D"),
+        ("DECIMAL(10,2) SUM", "CAST(1.005 AS DECIMAL(10,3))"),
+        ("FLOAT SUM", "0.1D"),
+        ("INT MIN", "1.5D"),
+        ("INT MAX", "3000000000L"),
+        ("DECIMAL(10,2) MAX", "CAST(1.005 AS DECIMAL(10,3))"),
+        ("DATE MIN", "TIMESTAMP_NTZ'2026-01-01 12:00:00'"),
+    ],
+)
+def test_a_fold_refuses_the_values_that_the_table_would_refuse(  # noqa: PLR0917 - fixtures
+    spark: SparkSession, connection: penstock.Connection, url: str, path: str, column: str, value: str
+) -> None:
+    connection.create_table(path, f"k INT, v {column}, PRIMARY KEY (k)")
+    data = spark.range(2).selectExpr("1 AS k", f"{value} AS v")
+
+    with pytest.raises(SchemaMismatchError, match="a value does not fit its column"):
+        pks.write(data, url, path)
+    with pytest.raises(PySparkException, match="a value does not fit its column column=v"):
+        pks.pre_aggregate(data, url, path).collect()
+
+
+def test_a_fold_takes_other_types_whose_values_fit(
+    spark: SparkSession, connection: penstock.Connection, url: str, path: str
+) -> None:
+    table = connection.create_table(
+        path, "k INT, whole BIGINT SUM, money DECIMAL(10,2) SUM, low INT MIN, day DATE MAX, PRIMARY KEY (k)"
+    )
+    data = spark.range(4).selectExpr(
+        "1L AS K",
+        "IF(id = 0, NULL, id / 1D) AS whole",
+        "CAST(id AS DECIMAL(20, 4)) AS money",
+        "id - 2 AS low",
+        "IF(id = 0, NULL, TIMESTAMP_NTZ'2026-01-01 00:00:00') AS day",
+    )
+
+    pks.write(pks.pre_aggregate(data, url, path), url, path, agg_mode="merge_state")
+
+    assert rows_of(table) == [
+        {"k": 1, "whole": 6, "money": Decimal("6.00"), "low": -2, "day": datetime.date(2026, 1, 1)}
+    ]
+
+
 def test_a_column_that_the_table_lacks_is_refused_or_added(
     spark: SparkSession, connection: penstock.Connection, url: str, path: str
 ) -> None:
@@ -365,6 +411,24 @@ def test_a_type_without_a_place_is_refused_at_create(spark: SparkSession, url: s
         pks.create_table(data, url, path, primary_key=["k"])
     with pytest.raises(InvalidError, match="decimal or bigint"):
         pks.create_table(data.select("k"), url, path, primary_key=["k"])
+    for own in ("INTERVAL 1 MONTH", "PARSE_JSON('1')", "ARRAY(PARSE_JSON('1'))"):
+        with pytest.raises(InvalidError, match=r"no table can have this type .* column=x"):
+            pks.create_table(spark.sql(f"SELECT 1 AS k, {own} AS x"), url, path, primary_key=["k"])
+
+
+def test_a_column_of_spark_s_own_type_may_stay_behind_but_is_not_added(
+    spark: SparkSession, connection: penstock.Connection, url: str, path: str
+) -> None:
+    table = connection.create_table(path, ORDERS)
+    wider = some_orders(spark, 3).withColumn("note", sf.lit("new"))
+
+    for own in ("INTERVAL 1 MONTH", "PARSE_JSON('1')", "NULL"):
+        with pytest.raises(InvalidError, match=r"can have this type.* column=x"):
+            pks.write(wider.withColumn("x", sf.expr(own)), url, path, merge_schema=True)
+    pks.write(some_orders(spark, 3).withColumn("x", sf.expr("INTERVAL 1 MONTH")), url, path, columns=["city"])
+
+    assert connection.table(path).schema.names == table.schema.names
+    assert len(rows_of(table)) == 3
 
 
 def test_to_buckets_puts_each_bucket_into_its_partition(

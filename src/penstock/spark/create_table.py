@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from penstock.errors import InvalidError
 from penstock.model.aggregate import AggFunction
 from penstock.model.merge_engine import MergeEngine
 from penstock.model.schema import Schema
@@ -18,7 +16,7 @@ from penstock.model.spec import make_spec
 from penstock.model.table import TableInfo
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
-from penstock.spark.spark_types import arrow_schema
+from penstock.spark.spark_types import arrow_field
 
 
 def create_table(
@@ -65,10 +63,4 @@ def _columns(data: DataFrame | StructType | Schema | pa.Schema | str) -> Schema 
     if isinstance(data, Schema | pa.Schema | str):
         return data
     schema = data if isinstance(data, StructType) else data.schema
-    try:
-        return arrow_schema(schema)
-    except PySparkTypeError as error:
-        raise InvalidError(
-            "a column has a type of Spark's own that no table can have; cast it to string or binary",
-            schema=schema.simpleString(),
-        ) from error
+    return pa.schema([arrow_field(field) for field in schema.fields])

@@ -7,12 +7,13 @@ their connection; what plans and commits a `df.write.format(...)` is a fresh pro
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from penstock.spark.column_name import mappable, quoted
 from penstock.spark.job_epoch import JobEpoch, Written
 from penstock.spark.spark_types import spark_schema
 from penstock.spark.task_writer import TaskWriter
@@ -33,16 +34,19 @@ def sent_rows(df: DataFrame, plan: WritePlan) -> DataFrame:
     """Return the rows with the columns that travel, and no others."""
     sources = [source for source, _ in plan.sent]
     # A select is a plan more for Spark to analyse: in a small micro-batch that counts.
-    return df if df.columns == sources else df.select(*(f"`{source}`" for source in sources))
+    return df if df.columns == sources else df.select(*map(quoted, sources))
 
 
 def write_mapped(rows: DataFrame, plan: WritePlan, epoch: JobEpoch, *, staged: bool) -> list[Written]:
-    """Write rows in an epoch, each partition by a task of its own; return what each task wrote.
+    """Write the rows that travel in an epoch, each partition by a task of its own; return what each task wrote.
 
     Raises:
         PySparkException: a task failed more often than Spark tries again.
     """
-    tasks = rows.mapInArrow(_Mapped(TaskWriter(plan, epoch, staged=staged)), _COLUMNS).collect()
+    found = mappable(rows)
+    if found is not rows:
+        plan = replace(plan, sent=tuple((name, kept) for name, (_, kept) in zip(found.columns, plan.sent, strict=True)))
+    tasks = found.mapInArrow(_Mapped(TaskWriter(plan, epoch, staged=staged)), _COLUMNS).collect()
     return [Written(bytes(task.attempt), task.rows, task.updates_before, task.updates_after) for task in tasks]
 
 

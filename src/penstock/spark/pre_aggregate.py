@@ -9,13 +9,13 @@ from pyarrow import types as arrow
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from penstock.errors import UnsupportedError
 from penstock.model.aggregate import AggFunction
 from penstock.model.merge_engine import MergeEngine
-from penstock.model.names import fold
 from penstock.model.schema import Column
+from penstock.spark.column_name import find_name, quoted
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
 from penstock.spark.spark_types import spark_type
@@ -35,7 +35,7 @@ _FOLDS: Final[dict[AggFunction, Callable[[SparkColumn], SparkColumn]]] = {
 def pre_aggregate(df: DataFrame, url: str | None, table: str, **options: Any) -> DataFrame:
     """Return one row for each key of an aggregating table, folded as the table would; for agg_mode="merge_state".
 
-    Sums that do not fit the column's type fail the job, as they would on the server.
+    Values and sums that do not fit the column's type fail the job, as they would on the server.
 
     Raises:
         UnsupportedError: the table is no aggregating one, or a column's function depends on an order or has
@@ -46,7 +46,7 @@ def pre_aggregate(df: DataFrame, url: str | None, table: str, **options: Any) ->
     plan = plan_write(checked, planning_link(checked), df.schema)
     if plan.info.merge_engine is not MergeEngine.AGGREGATE:
         raise UnsupportedError("only aggregating tables fold rows; write them as they are", table=plan.info.path)
-    source = {name: f"`{name_in_data}`" for name_in_data, name in plan.sent}
+    source = {name: quoted(name_in_data) for name_in_data, name in plan.sent}
     key = [sf.col(source[name]).alias(name) for name in plan.info.primary_key]
     folded = [_fold(column, df.schema, source) for column in plan.info.schema.value_columns if column.name in source]
     return df.groupBy(*key).agg(*folded) if folded else df.select(*key).distinct()
@@ -60,14 +60,20 @@ def _fold(column: Column, schema: StructType, source: dict[str, str]) -> SparkCo
             column=column.name,
             function=str(column.agg),
         )
-    kinds = {fold(field.name): field.dataType for field in schema.fields}
-    kept = spark_type(column.type)
-    value = sf.col(source[column.name])
-    if column.agg in {AggFunction.MIN, AggFunction.MAX} and kinds[fold(column.name)] != kept:
-        value = value.cast(kept)
+    value = _fitting(sf.col(source[column.name]), schema[find_name(column.name, schema.names) or column.name], column)
     if column.agg is AggFunction.SUM and not arrow.is_floating(column.type):
         return _exact_sum(value, column).alias(column.name)
-    return function(value).cast(kept).alias(column.name)
+    return function(value).cast(spark_type(column.type)).alias(column.name)
+
+
+def _fitting(value: SparkColumn, field: StructField, column: Column) -> SparkColumn:
+    """Return the values in the column's type, failing where one would be lost: Spark's own cast rounds and cuts."""
+    kept = spark_type(column.type)
+    if field.dataType == kept:
+        return value
+    made = value.try_cast(kept)
+    lost = value.isNotNull() & ~made.try_cast(field.dataType).eqNullSafe(value)
+    return sf.when(lost, _failing("a value does not fit its column", column)).otherwise(made)
 
 
 def _exact_sum(value: SparkColumn, column: Column) -> SparkColumn:
@@ -75,6 +81,8 @@ def _exact_sum(value: SparkColumn, column: Column) -> SparkColumn:
     wide = value if arrow.is_decimal(column.type) else value.cast("decimal(20, 0)")
     total = sf.sum(wide).try_cast(spark_type(column.type))
     lost = (sf.count(value) > 0) & total.isNull()
-    return sf.when(lost, sf.raise_error(sf.lit(f"the sum does not fit its column column={column.name}"))).otherwise(
-        total
-    )
+    return sf.when(lost, _failing("the sum does not fit its column", column)).otherwise(total)
+
+
+def _failing(message: str, column: Column) -> SparkColumn:
+    return sf.raise_error(sf.lit(f"{message} column={column.name}"))

@@ -11,6 +11,7 @@ from penstock.client.cut_pin import CutPin
 from penstock.client.scan_request import ScanSource, compile_filter
 from penstock.client.stream_position import StreamPosition
 from penstock.model.bucket import TableBucket
+from penstock.model.names import name_list
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
 from penstock.spark.query_id import local_context
@@ -39,7 +40,7 @@ def read(
         UnavailableError: no server answers.
     """
     given = {
-        "columns": None if columns is None else list(columns),
+        "columns": None if columns is None else name_list(columns),
         "filter": filter,
         "as_of": _cut_text(as_of, url, table, options),
         "source": source,
@@ -69,7 +70,7 @@ def changes(
         "start": _cut_text(start, url, table, options),
         "end": _cut_text(end, url, table, options),
         "images": images,
-        "columns": None if columns is None else list(columns),
+        "columns": None if columns is None else name_list(columns),
         "source": ScanSource.LOG.value,
     }
     return _reader(spark, url, table, given | options).load()
@@ -104,7 +105,7 @@ def read_stream(
         "images": images,
         "fail_on_data_loss": fail_on_data_loss,
         "retain": retain,
-        "columns": None if columns is None else list(columns),
+        "columns": None if columns is None else name_list(columns),
         "source": ScanSource.LOG.value,
     }
     asked = _asked(spark, url, table, given | options)

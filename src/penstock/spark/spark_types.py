@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 from pyarrow import types as arrow
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from penstock.client.nested_cast import cast_nested
 from penstock.errors import InvalidError, SchemaMismatchError
+from penstock.model.inner_nulls import forbids_inner_nulls
 
 _PLAIN: dict[str, type[spark.DataType]] = {
     "bool": spark.BooleanType,
@@ -63,6 +66,24 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
     return made
 
 
+def arrow_field(field: spark.StructField) -> pa.Field:
+    """Return a column of a user's rows as a table may have it.
+
+    Raises:
+        InvalidError: the type is one of Spark's own that no table can have.
+    """
+    try:
+        if _has_variant(field.dataType):
+            raise PySparkTypeError("a variant's batches are structs that nobody else reads")
+        return arrow_schema(spark.StructType([field])).field(0)
+    except PySparkTypeError as error:
+        raise InvalidError(
+            "no table can have this type of Spark's own; cast it to string or binary, or take it apart",
+            column=field.name,
+            type=field.dataType.simpleString(),
+        ) from error
+
+
 def check_fits(wanted: spark.StructType, offered: pa.Schema) -> None:
     """Refuse a schema that a user gave, unless its columns are some of those there are.
 
@@ -87,16 +108,31 @@ def check_fits(wanted: spark.StructType, offered: pa.Schema) -> None:
 
 def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """Return the columns that the target names, exactly as it wants them."""
-    columns = [batch.column(field.name) for field in target]
-    arrays = [
-        column if column.type.equals(field.type) else column.cast(field.type)
-        for column, field in zip(columns, target, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=target)
+    return pa.RecordBatch.from_arrays(
+        [cast_column(batch.column(field.name), field.type) for field in target], schema=target
+    )
+
+
+def cast_column(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return a column exactly as Spark wants it."""
+    if column.type.equals(type_):
+        return column
+    # Arrow's own cast shares what it can, but refuses a null struct whose field is never null.
+    return cast_nested(column, type_) if forbids_inner_nulls(type_) else column.cast(type_)
 
 
 def _field(field: pa.Field) -> spark.StructField:
     return spark.StructField(field.name, spark_type(field.type), field.nullable)
+
+
+def _has_variant(type_: spark.DataType) -> bool:
+    if isinstance(type_, spark.ArrayType):
+        return _has_variant(type_.elementType)
+    if isinstance(type_, spark.MapType):
+        return _has_variant(type_.keyType) or _has_variant(type_.valueType)
+    if isinstance(type_, spark.StructType):
+        return any(_has_variant(field.dataType) for field in type_.fields)
+    return isinstance(type_, spark.VariantType)
 
 
 def _nullable(type_: spark.DataType) -> spark.DataType:

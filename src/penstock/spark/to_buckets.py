@@ -14,13 +14,13 @@ from pyspark.sql import functions as sf
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.model.calls import Operation
 from penstock.model.change import OFFSET, ChangeType
-from penstock.model.names import fold
 from penstock.model.table import TableInfo
+from penstock.spark.column_name import find_name, quoted
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
 from penstock.spark.query_id import local_context
 from penstock.spark.spark_types import spark_type
-from penstock.spark.write_plan import CHANGE_TYPE, WritePlan
+from penstock.spark.write_plan import CHANGE_TYPE, WritePlan, order_word
 
 
 def to_buckets(df: DataFrame, url: str | None, table: str, **options: Any) -> DataFrame:
@@ -36,11 +36,13 @@ def to_buckets(df: DataFrame, url: str | None, table: str, **options: Any) -> Da
     info = link.retry.run(lambda: link.node.table(checked.table))
     if not info.keyed:
         raise UnsupportedError("rows of a log table belong to no bucket; use repartition", table=info.path)
-    names = {fold(name): name for name in df.columns}
+    sources = []
     for name in info.bucket_key:
-        if fold(name) not in names:
+        source = find_name(name, df.columns)
+        if source is None:
             raise SchemaMismatchError("a column of the bucket key is missing from the data; add it", column=name)
-    return route(df, info, [names[fold(name)] for name in info.bucket_key])
+        sources.append(source)
+    return route(df, info, sources)
 
 
 def route(df: DataFrame, info: TableInfo, sources: list[str]) -> DataFrame:
@@ -50,7 +52,7 @@ def route(df: DataFrame, info: TableInfo, sources: list[str]) -> DataFrame:
     for the hash alone, and is refused when it is written.
     """
     types = [spark_type(info.schema.column(name).type) for name in info.bucket_key]
-    key = [df[_quoted(source)].try_cast(kind) for source, kind in zip(sources, types, strict=True)]
+    key = [df[quoted(source)].try_cast(kind) for source, kind in zip(sources, types, strict=True)]
     bucket = sf.pmod(sf.xxhash64(*key), sf.lit(info.buckets)).cast("int")
     return df.repartitionById(info.buckets, bucket)
 
@@ -88,14 +90,13 @@ def order_of(df: DataFrame, options: Options, operation: Operation) -> list[Colu
         InvalidError: a column is unknown, or changes have no order.
     """
     words = options.names("order_by")
-    known = {fold(name) for name in df.columns}
     if words is None and operation is Operation.APPLY:
         if OFFSET not in df.columns:
             raise InvalidError(
                 "changes are applied in the order in which they were made: keep the column _offset, or pass order_by"
             )
         words = (OFFSET,)
-    order = [_sort_key(df, word, known) for word in words or ()]
+    order = [_sort_key(df, word) for word in words or ()]
     if operation is Operation.APPLY:
         # Rows of a snapshot have the offset of the first change after it, and come before it.
         kind = sf.col(CHANGE_TYPE)
@@ -104,15 +105,12 @@ def order_of(df: DataFrame, options: Options, operation: Operation) -> list[Colu
     return order
 
 
-def _sort_key(df: DataFrame, word: str, known: set[str]) -> Column:
-    name, _, direction = word.strip().partition(" ")
-    if fold(name) not in known or direction.strip().lower() not in {"", "asc", "desc"}:
+def _sort_key(df: DataFrame, word: str) -> Column:
+    name, direction = order_word(word, df.columns)
+    found = find_name(name, df.columns)
+    if found is None:
         raise InvalidError(
             "order_by names columns of the data, each with desc behind it or not", order_by=word, columns=df.columns
         )
-    column = sf.col(_quoted(name))
-    return column.desc() if direction.strip().lower() == "desc" else column.asc()
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    column = sf.col(quoted(found))
+    return column.desc() if direction == "desc" else column.asc()

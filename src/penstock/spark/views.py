@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.spark.column_name import quoted
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
 from penstock.spark.reading import read
@@ -14,7 +15,8 @@ from penstock.spark.reading import read
 def views(spark: SparkSession, url: str | None, database: str, **options: Any) -> list[str]:
     """Create a temporary view for each table of a database, under the table's name; return the names.
 
-    Every query over a view reads the present; the tables of one query are each read at one cut.
+    Every query over a view reads the present; the tables of one query are each read at one cut. In SQL a
+    name with a hyphen stands in backticks.
 
     Raises:
         DatabaseNotFoundError: there is no such database.
@@ -22,5 +24,5 @@ def views(spark: SparkSession, url: str | None, database: str, **options: Any) -
     link = planning_link(Options({"url": url} | options))
     names = link.retry.run(lambda: link.node.list_tables(database))
     for name in names:
-        read(spark, url, f"{database}.{name}", **options).createOrReplaceTempView(name)
+        read(spark, url, f"{database}.{name}", **options).createOrReplaceTempView(quoted(name))
     return names

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from penstock.model.names import name_list
 from penstock.spark.options import Options
 
 
@@ -27,7 +28,7 @@ def write_options(
         "url": url,
         "table": table,
         "operation": operation,
-        "columns": None if columns is None else list(columns),
+        "columns": None if columns is None else name_list(columns),
         "agg_mode": agg_mode,
         "order_by": order_by if order_by is None or isinstance(order_by, str) else list(order_by),
     }

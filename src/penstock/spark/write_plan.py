@@ -6,12 +6,12 @@ to the tasks with the job, so every task writes the columns that the table had w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
 from pyarrow import types as arrow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from penstock.client.cast import castable
 from penstock.client.link import Link
@@ -22,8 +22,10 @@ from penstock.model.change import RESERVED_NAMES
 from penstock.model.merge_engine import MergeEngine
 from penstock.model.names import fold
 from penstock.model.table import TableInfo
+from penstock.model.types import canonical
+from penstock.spark.column_name import find_name
 from penstock.spark.options import Options
-from penstock.spark.spark_types import arrow_schema
+from penstock.spark.spark_types import arrow_field
 
 CHANGE_TYPE: Final = "_change_type"
 
@@ -79,16 +81,23 @@ def plan_write(options: Options, link: Link, data: StructType) -> WritePlan:
     mode = AggMode.parse(options.get("agg_mode") or AggMode.ACCUMULATE)
     if options.is_set("agg_mode") and info.merge_engine is not MergeEngine.AGGREGATE:
         raise InvalidError("only aggregating tables have an agg_mode; leave it out", table=info.path)
-    offered = arrow_schema(data)
     wanted = options.names("columns")
-    order = {fold(name.split()[0]) for name in options.names("order_by") or ()}
-    strangers = [f for f in offered if _find(info, f.name) is None and not _passes(f.name, operation, order)]
+    order = {fold(order_word(word, data.names)[0]) for word in options.names("order_by") or ()}
+    strangers = [f for f in data.fields if _find(info, f.name) is None and not _passes(f.name, operation, order)]
     if strangers and wanted is None and operation is not Operation.DELETE:
-        info = _grow(options, link, info, strangers, offered)
+        info = _grow(options, link, info, strangers)
     columns = None if wanted is None else _named(info, wanted)
-    sent = _sent(info, offered, operation, columns)
-    _check_types(info, offered, sent)
+    sent = _sent(info, data.names, operation, columns)
+    _check_types(info, data, sent)
     return WritePlan(options, info, operation, columns, mode, sent)
+
+
+def order_word(word: str, names: Iterable[str]) -> tuple[str, str]:
+    """Return the column that a part of `order_by` names, and asc or desc; a name may have spaces itself."""
+    name, _, direction = word.strip().rpartition(" ")
+    if direction.lower() not in {"asc", "desc"} or not name or find_name(word, names) is not None:
+        return word.strip(), "asc"
+    return name.strip(), direction.lower()
 
 
 def _operation(options: Options, info: TableInfo) -> Operation:
@@ -107,9 +116,7 @@ def _operation(options: Options, info: TableInfo) -> Operation:
 
 def _find(info: TableInfo, name: str) -> str | None:
     """Return what the table calls a column: Spark's names have no case."""
-    if name in info.schema:
-        return name
-    return next((known for known in info.schema.names if fold(known) == fold(name)), None)
+    return find_name(name, info.schema.names)
 
 
 def _passes(name: str, operation: Operation, order: set[str]) -> bool:
@@ -117,7 +124,7 @@ def _passes(name: str, operation: Operation, order: set[str]) -> bool:
     return fold(name) in order or (operation is Operation.APPLY and name in RESERVED_NAMES)
 
 
-def _grow(options: Options, link: Link, info: TableInfo, strangers: list[pa.Field], offered: pa.Schema) -> TableInfo:
+def _grow(options: Options, link: Link, info: TableInfo, strangers: list[StructField]) -> TableInfo:
     if not options.flag("merge_schema"):
         raise SchemaMismatchError(
             "the table has no such column; drop it from the data, or set mergeSchema=true to add it",
@@ -130,8 +137,10 @@ def _grow(options: Options, link: Link, info: TableInfo, strangers: list[pa.Fiel
             column=strangers[0].name,
             table=info.path,
         )
-    for field in strangers:
-        info = link.node.add_column(info.table_id, field.name, offered.field(field.name).type)
+    # All types first: a table that grew by some columns of a job that is refused is nobody's wish.
+    types = [canonical(arrow_field(field).type, field.name) for field in strangers]
+    for field, kind in zip(strangers, types, strict=True):
+        info = link.node.add_column(info.table_id, field.name, kind)
     return info
 
 
@@ -144,9 +153,9 @@ def _named(info: TableInfo, wanted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _sent(
-    info: TableInfo, offered: pa.Schema, operation: Operation, columns: tuple[str, ...] | None
+    info: TableInfo, offered: list[str], operation: Operation, columns: tuple[str, ...] | None
 ) -> tuple[tuple[str, str], ...]:
-    have = {known: f.name for f in offered if (known := _find(info, f.name)) is not None}
+    have = {known: name for name in offered if (known := _find(info, name)) is not None}
     key = set(info.primary_key)
     if operation is Operation.DELETE:
         needed = key
@@ -160,9 +169,15 @@ def _sent(
         if name in needed and name not in have:
             hint = "" if name in key else "; or pass columns=[...] to write only some"
             raise SchemaMismatchError(f"a column is missing from the data; add it{hint}", column=name, table=info.path)
+    for name in needed:
+        if sum(_find(info, other) == name for other in offered) > 1:
+            raise SchemaMismatchError(
+                "two columns of the data have this name (case does not tell them apart); drop or rename one",
+                column=name,
+            )
     sent = [(have[name], name) for name in info.schema.names if name in needed]
     if operation is Operation.APPLY:
-        if CHANGE_TYPE not in offered.names:
+        if CHANGE_TYPE not in offered:
             raise SchemaMismatchError(
                 "rows to apply need a column that says what each does: +I, -U, +U or -D", column=CHANGE_TYPE
             )
@@ -170,11 +185,11 @@ def _sent(
     return tuple(sent)
 
 
-def _check_types(info: TableInfo, offered: pa.Schema, sent: tuple[tuple[str, str], ...]) -> None:
+def _check_types(info: TableInfo, data: StructType, sent: tuple[tuple[str, str], ...]) -> None:
     for source, name in sent:
         if name == CHANGE_TYPE:
             continue
-        found, wanted = offered.field(source).type, info.schema.column(name).type
+        found, wanted = arrow_field(data[source]).type, info.schema.column(name).type
         # Spark reads a time without zone in the session's, we would in UTC: the user says which is meant.
         zoned = arrow.is_timestamp(found) and arrow.is_timestamp(wanted) and found.tz is None and wanted.tz is not None
         if zoned or not castable(found, wanted):
