@@ -306,6 +306,48 @@ def test_a_sink_writes_what_spark_folded_of_each_micro_batch(job: Job) -> None:
     sink.release()
 
 
+@pytest.mark.parametrize("sinks", [1, 2])
+def test_other_rows_of_a_micro_batch_that_is_written_are_refused_and_its_repetition_is_not(
+    job: Job, sinks: int
+) -> None:
+    table = job.connection.create_table(job.path, SUMS, buckets=2)
+    made = [pks.sink(job.url, job.path) for _ in range(sinks)]
+    calls: list[DataFrame | None] = []
+
+    def write(df: DataFrame, batch_id: int, *, parts: int) -> None:
+        for part in range(parts):
+            calls.append(df)
+            made[part % sinks](df.where(f"k % {parts} = {part}"), batch_id)
+
+    def start(parts: int) -> StreamingQuery:
+        writer = job.stream().writeStream.foreachBatch(lambda df, batch_id: write(df, batch_id, parts=parts))
+        return writer.trigger(availableNow=True).option("checkpointLocation", str(job.checkpoint)).start()
+
+    start(1).awaitTermination()
+    assert sums_in(table) == expected()
+    job.forget_last_commit()
+    start(1).awaitTermination()
+    assert len(calls) == FILES + 1
+    assert sums_in(table) == expected()
+    add_file(job.files, FILES)
+    with pytest.raises(PySparkException, match=r"InvalidError: a micro-batch is written into a table once.*owner="):
+        start(2).awaitTermination()
+
+
+def test_two_sinks_with_owners_of_their_own_share_a_micro_batch(job: Job) -> None:
+    table = job.connection.create_table(job.path, "k BIGINT, total BIGINT, n BIGINT, PRIMARY KEY (k)", buckets=2)
+    sinks = [pks.sink(job.url, job.path, owner=f"part-{part}") for part in range(2)]
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        for part, sink in enumerate(sinks):
+            sink(df.where(f"k % 2 = {part}"), batch_id)
+
+    writer = job.stream().writeStream.foreachBatch(write).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(job.checkpoint)).start().awaitTermination()
+
+    assert sorted(sums_in(table)) == list(range(20))
+
+
 def test_two_queries_fill_different_columns_of_one_row(job: Job) -> None:
     table = job.connection.create_table(job.path, SUMS, buckets=2)
     queries = [job.start(checkpoint=job.home / column, columns=[column]) for column in ("total", "n")]

@@ -13,6 +13,7 @@ from penstock.errors import InvalidError, UnsupportedError
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
+EXECUTION = "spark.sql.execution.root.id"
 
 
 def query_id(df: DataFrame, checkpoint: str | None) -> str:
@@ -30,6 +31,16 @@ def query_id(df: DataFrame, checkpoint: str | None) -> str:
     # Through Spark, which reaches whatever storage the checkpoint is on.
     text = "".join(row.value for row in df.sparkSession.read.text(f"{checkpoint.rstrip('/')}/metadata").collect())
     return _id_in(text, checkpoint)
+
+
+def micro_batch_run(df: DataFrame) -> str | None:
+    """Return what names this one run of a micro-batch, also against its repetition; None if nothing does."""
+    context = local_context(df.sparkSession)
+    if context is None:
+        # Through Connect every run of a query has a process of its own, which sees each micro-batch once.
+        return "process"
+    found: str | None = context.getLocalProperty(EXECUTION)
+    return found
 
 
 def local_context(spark: SparkSession) -> SparkContext | None:

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from penstock.client.link import Link
-from penstock.errors import PenstockError, UnsupportedError
+from penstock.errors import InvalidError, PenstockError, UnsupportedError
 from penstock.model.calls import Operation
 from penstock.model.owner import OwnerGrant
 from penstock.spark import job_epoch
@@ -23,7 +23,7 @@ from penstock.spark.links import impatient_link, link_for
 from penstock.spark.mapped_write import sent_rows, write_mapped
 from penstock.spark.options import Options
 from penstock.spark.progress import note_undone
-from penstock.spark.query_id import query_id
+from penstock.spark.query_id import micro_batch_run, query_id
 from penstock.spark.renewal import Renewal
 from penstock.spark.to_buckets import order_of, place
 from penstock.spark.write_plan import WritePlan, plan_write
@@ -32,6 +32,10 @@ _log = logging.getLogger("penstock.spark")
 
 IMMEDIATE: Final = "immediate"
 COMMIT: Final = "commit"
+
+Run = tuple[str | None, int]
+_written: Final[dict[tuple[int, str], Run]] = {}
+"""Which run of which micro-batch wrote last, by table and owner, for all sinks of this process."""
 
 
 @dataclass
@@ -44,6 +48,25 @@ class _Held:
     staged: bool
     grant: OwnerGrant
     renewal: Renewal | None
+
+    @property
+    def target(self) -> tuple[int, str]:
+        """Return the table, and under which owner's name it is written."""
+        return self.plan.info.table_id, self.plan.options.get("owner") or self.query
+
+    def refuse_second(self, run: Run) -> None:
+        """Refuse other rows of a micro-batch that is committed: taken for its repetition they would be lost.
+
+        Raises:
+            InvalidError: the same run of the micro-batch has written before.
+        """
+        if _written.get(self.target) == run:
+            raise InvalidError(
+                "a micro-batch is written into a table once, and these rows come after that: they are not written; "
+                "union them with the others before the sink, or give every sink an owner= of its own",
+                table=self.plan.info.path,
+                batch=run[1],
+            )
 
 
 class StreamSink:
@@ -65,18 +88,23 @@ class StreamSink:
             ConflictError: a later micro-batch is committed (the checkpoint was reset), the owner id belongs
                 to another query, or the table has not seen the micro-batches before.
             LockedError: another owner holds the columns, and goes on holding them.
+            InvalidError: this run of the micro-batch has written into the table already.
             UnavailableError: the server is away for longer than `retryTimeout`.
         """
         if self._held is None:
             self._held = self._open(df, batch_id)
         held = self._held
         epoch = job_epoch.begin(held.link, held.grant, batch_id)
+        run = (micro_batch_run(df), batch_id)
         if epoch.committed:
+            held.refuse_second(run)
             _log.info("micro-batch is committed already, running it into nothing batch=%d", batch_id)
             df.write.format("noop").mode("overwrite").save()
             return
         with _renewal(held.link, held.grant):
             _write(df, held, epoch)
+        if run[0] is not None:
+            _written[held.target] = run
 
     def release(self) -> None:
         """Give the owner back; the next micro-batch would acquire it again."""
