@@ -55,6 +55,11 @@ class Desk:
     def load(self, **options: Any) -> DataFrame:
         return self.spark.read.format("penstock").options(**{"url": self.url, "table": self.path, **options}).load()
 
+    def saved_as_table(self) -> DataFrame:
+        name = self.path.replace(".", "_")
+        self.rows.write.format("penstock").options(url=self.url, table=self.path).mode("append").saveAsTable(name)
+        return self.spark.table(name)
+
     def save(self, df: DataFrame | None = None, mode: str = "append", **options: Any) -> None:
         chosen = self.rows if df is None else df
         asked = {"url": self.url, "table": self.path, **options}
@@ -117,6 +122,12 @@ IN_A_TRACE: dict[str, tuple[Mistake, str]] = {
     ),
     "save a stream's order": (lambda d: d.save(orderBy="id"), r"InvalidError: .*use pks\.write"),
     "save without a mode": (lambda d: d.save(mode="error"), 'use either the "Append" or "Overwrite" mode'),
+    "load without options": (lambda d: d.spark.read.format("penstock").load(), "InvalidError: name the server and the"),
+    "read what was saved as a table": (lambda d: d.saved_as_table().count(), "InvalidError: .*use CREATE TEMP VIEW"),
+    "create a table by SQL": (
+        lambda d: d.spark.sql(f"CREATE TABLE t USING penstock OPTIONS (url '{d.url}', table '{d.path}')"),
+        r"InvalidError: .*create tables by pks\.create_table",
+    ),
     "stream without a checkpoint": (
         lambda d: d.stream().writeStream.format("penstock").options(url=d.url, table=d.path).start(),
         "checkpointLocation must be specified",

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.client.scan_request import ScanSource
+from penstock.errors import InvalidError
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
 from penstock.spark.read_request import ReadRequest, offered, source_of
@@ -79,5 +80,10 @@ class PenstockDataSource(DataSource):
 
 def _with_url(given: Mapping[str, Any]) -> Options:
     """Return the options with the server's url: executors do not have the driver's environment."""
+    if not given or "provider" in given:
+        raise InvalidError(
+            "name the server and the table by the options url and table. Spark's own catalog keeps none for its "
+            "tables: use CREATE TEMP VIEW ... USING penstock or pks.views, and create tables by pks.create_table"
+        )
     options = Options(given)
     return Options(options.for_spark() | {"url": options.url})

@@ -69,15 +69,18 @@ class StreamOffset:
         """Return the offset that Spark kept.
 
         Raises:
-            ConflictError: the table was dropped and created again since.
+            ConflictError: the table was dropped and created again since, or is another.
             InvalidError: it is no offset of this kind of stream.
         """
         try:
             if facts["version"] != VERSION:
                 raise InvalidError("the checkpoint is of another version; upgrade", version=facts["version"])
             if (facts["table_id"], facts["bucket_count"]) != (info.table_id, info.buckets):
+                same = facts["table"] == info.path
                 raise ConflictError(
-                    "the table was created again since the checkpoint was made; start with a new checkpoint",
+                    "the table was created again since the checkpoint was made; start with a new checkpoint"
+                    if same
+                    else f"the checkpoint is that of a query over {facts['table']}; each query has one of its own",
                     table=info.path,
                     table_id=info.table_id,
                     checkpoint=facts["table_id"],

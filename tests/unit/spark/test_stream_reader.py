@@ -168,6 +168,16 @@ def test_checkpoint_of_a_table_that_was_created_again_is_refused(url: str, conne
         after.reader.latestOffset(before.stands, ReadAllAvailable())
 
 
+def test_checkpoint_of_another_table_is_refused_by_its_name(url: str, connection: penstock.Connection) -> None:
+    connection.create_table("t", DDL)
+    connection.create_table("other", DDL)
+    stream = Stream(url)
+    stream.step()
+
+    with pytest.raises(ConflictError, match=r"that of a query over default\.t;"):
+        StreamOffset.from_json(stream.stands, connection.table("other").info)
+
+
 def test_columns_added_later_stay_out_of_a_running_stream(url: str, connection: penstock.Connection) -> None:
     table = connection.create_table("t", DDL)
     stream = Stream(url)
