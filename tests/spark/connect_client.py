@@ -1,6 +1,7 @@
 """A Spark Connect client, run as a program of its own: what it does is named on its command line.
 
-`read` prints as JSON what it sees of a table; `write` fills a table; `stream` follows files into a table.
+`read` prints as JSON what it sees of a table; `write` fills a table; `stream` follows files into a table; `help` uses
+all other functions and prints what they did.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import penstock.spark as pks
 from penstock.spark.java import use_java
@@ -46,6 +47,39 @@ def stream(spark: SparkSession, url: str, table: str, home: Path) -> None:
     query.awaitTermination()
 
 
+def use_helpers(spark: SparkSession, url: str, table: str, home: Path) -> None:
+    """Create a table, fill it through a sink of our own from what another table has, and print how that went."""
+    sums = f"{table}_by_city"
+    pks.create_table(
+        spark.createDataFrame([], "city string, n bigint"), url, sums, primary_key="city", agg={"n": "sum"}
+    )
+    checkpoint = str(home / "sink-checkpoint")
+    sink = pks.sink(url, sums, checkpoint=checkpoint, agg_mode="merge_state")
+
+    def fold(df: DataFrame, batch_id: int) -> None:
+        sink(pks.pre_aggregate(df.selectExpr("city", "1L AS n"), url, sums), batch_id)
+
+    cut = pks.cut(url, table)
+    rows = pks.read_stream(spark, url, table, starting="earliest", max_rows_per_trigger=500)
+    query = rows.where("_change_type = '+I'").writeStream.foreachBatch(fold)
+    ran = query.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    ran.awaitTermination(120)
+    progress = pks.progress(ran)
+    assert progress is not None
+    pks.views(spark, url, table.partition(".")[0])
+    total = spark.sql(f"SELECT sum(n) AS n FROM {sums.partition('.')[2]}").collect()[0].n
+    placed = pks.to_buckets(spark.range(50), url, table)
+    found = {
+        "total": total,
+        "behind": progress.rows_behind_total,
+        "rows": progress.rows,
+        "placed": placed.count(),
+        "since": pks.changes(spark, url, table, start=cut).count(),
+        "then": pks.read(spark, url, table, as_of=cut).count(),
+    }
+    print(json.dumps(found), flush=True)
+
+
 def main(url: str, home: Path, steps: list[str]) -> None:
     """Do each step, which is its name and a table: read=shop.orders."""
     use_java()
@@ -64,6 +98,8 @@ def main(url: str, home: Path, steps: list[str]) -> None:
             read(spark, url, table, home)
         elif name == "write":
             write(spark, url, table)
+        elif name == "help":
+            use_helpers(spark, url, table, home)
         else:
             stream(spark, url, table, home)
     spark.stop()

@@ -79,7 +79,7 @@ def test_reads_writes_and_a_killed_stream_work_through_connect(
         f"{orders.path}_sums", "k BIGINT, total BIGINT SUM, n BIGINT COUNT, PRIMARY KEY (k)", buckets=2
     )
 
-    steps = (f"read={orders.path}", f"write={newest.path}", f"stream={sums.path}")
+    steps = (f"read={orders.path}", f"help={orders.path}", f"write={newest.path}", f"stream={sums.path}")
     with Client(url, tmp_path, *steps) as killed:
         while not any(o.committed_epoch >= 1 for o in connection.list_owners() if o.table == sums.path):
             killed.check_running()
@@ -89,7 +89,10 @@ def test_reads_writes_and_a_killed_stream_work_through_connect(
     with Client(url, tmp_path, steps[-1]) as again:
         again.finish()
 
-    assert json.loads(seen.splitlines()[-1]) == {"counted": [990, 990], "streamed": 990, "joined": 2, "changes": 1050}
+    read, helped = map(json.loads, seen.splitlines()[-2:])
+    assert read == {"counted": [990, 990], "streamed": 990, "joined": 2, "changes": 1050}
+    assert helped.pop("rows") > 0
+    assert helped == {"total": 1000, "behind": 0, "placed": 50, "since": 0, "then": 990}
     assert {row["k"]: row["total"] for row in newest.scan().to_arrow().to_pylist()} == {
         **{k: 900 + k for k in range(100)},
         100: 7,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,10 @@ class _Room(ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _HOMES or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+        # By its name, as other modules are: functions that Spark sends to its workers may use it.
+        return importlib.import_module, (self.__name__,)
 
 
 sys.modules[__name__].__class__ = _Room

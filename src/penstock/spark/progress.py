@@ -45,7 +45,9 @@ def progress(query: StreamingQuery) -> Progress | None:
     for source in facts["sources"]:
         behind |= _behind(_offset(source.get("endOffset")), _offset(source.get("latestOffset")))
     query_id = str(query.id)
-    return Progress(query_id, int(facts["batchId"]), int(facts["numInputRows"]), behind, _undone[query_id])
+    # Through Connect only the sources say how many rows they gave.
+    rows = sum(int(source["numInputRows"]) for source in facts["sources"])
+    return Progress(query_id, int(facts["batchId"]), rows, behind, _undone[query_id])
 
 
 def note_undone(query_id: str, rows: int) -> None:

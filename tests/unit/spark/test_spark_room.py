@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from types import ModuleType
@@ -27,6 +28,10 @@ def test_every_export_is_a_function_also_where_its_module_has_its_name() -> None
 
     assert all(callable(value) and not isinstance(value, ModuleType) for value in found.values())
     assert dir(pks) == sorted(pks.__all__)
+
+
+def test_functions_that_use_the_room_can_be_sent_to_workers() -> None:
+    assert pickle.loads(pickle.dumps(pks)) is pks
 
 
 def test_importing_the_room_loads_neither_rocksdb_nor_a_server() -> None:
