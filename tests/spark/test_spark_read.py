@@ -43,6 +43,14 @@ def test_format_is_found_without_registering_and_takes_options_in_any_case(
     assert rows_of(frame) == rows_in(orders, filter="id < 10")
 
 
+def test_path_that_is_loaded_is_the_table(spark: SparkSession, url: str, orders: penstock.Table) -> None:
+    reader = spark.read.format("penstock").options(url=url, filter="id < 10")
+
+    assert rows_of(reader.load(orders.path)) == rows_in(orders, filter="id < 10")
+    with pytest.raises(PySparkException, match="two tables are named"):
+        reader.option("table", orders.path).load("/data/orders")
+
+
 def test_columns_filter_and_schema_choose_what_travels(spark: SparkSession, url: str, orders: penstock.Table) -> None:
     chosen = pks.read(spark, url, orders.path, columns=["amount", "id"], filter="city = 'c3' AND amount > 100")
     given = spark.read.format("penstock").schema("city STRING, id BIGINT").options(url=url, table=orders.path).load()

@@ -72,7 +72,9 @@ OPTIONS: Final = (
     Option("merge_schema", "mergeSchema", "false", "write", "add columns that the table does not have"),
     Option("checkpoint", "checkpointLocation", None, "write", "Spark's own; the stream's checkpoint"),
     Option("query_name", "queryName", None, "write", "Spark's own; the stream's name"),
-    Option("path", "path", None, "write", "Spark's own; not used"),
+    Option(
+        "path", "path", None, "all", "Spark's own, what load, save and start are given: the table, in place of table"
+    ),
 )
 _BY_SPELLING: Final = {
     spelling.lower().replace("_", ""): option for option in OPTIONS for spelling in (option.name, option.spark)
@@ -86,7 +88,7 @@ class Options:
         """Take options under either spelling; values may be text or Python's own.
 
         Raises:
-            InvalidError: an option is unknown; the message lists those there are.
+            InvalidError: an option is unknown, and the message lists those there are; or two tables are named.
         """
         self._values: dict[str, str] = {}
         for name, value in given.items():
@@ -98,6 +100,13 @@ class Options:
                 )
             if value is not None:
                 self._values[option.name] = _as_text(value)
+        path = self._values.pop("path", None)
+        if path is not None and self._values.setdefault("table", path) != path:
+            raise InvalidError(
+                "two tables are named: by the option table, and by what load, save or start was given; leave that out",
+                table=self.table,
+                path=path,
+            )
 
     def __repr__(self) -> str:
         return f"Options({', '.join(f'{k}={v}' for k, v in self._values.items() if k != 'token')})"

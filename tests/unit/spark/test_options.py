@@ -50,6 +50,13 @@ def test_values_are_checked() -> None:
     assert Options({}).duration_ms("retry_timeout") == 600_000
 
 
+def test_path_that_spark_is_given_is_the_table_and_no_other() -> None:
+    assert Options({"path": "shop.t"}).table == "shop.t"
+    assert Options(Options({"path": "shop.t", "table": "shop.t"}).for_spark()).table == "shop.t"
+    with pytest.raises(InvalidError, match=r"two tables are named.*leave that out table=shop\.t path=/data/t"):
+        Options({"path": "/data/t", "table": "shop.t"})
+
+
 def test_url_comes_from_the_environment_if_nobody_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_URL", "penstock://there:1")
 
