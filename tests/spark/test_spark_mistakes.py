@@ -44,6 +44,12 @@ class Desk:
     def read(self, **options: Any) -> DataFrame:
         return pks.read(self.spark, options.pop("url", self.url), options.pop("table", self.path), **options)
 
+    def changes(self, **options: Any) -> DataFrame:
+        return pks.changes(self.spark, self.url, self.path, **options)
+
+    def read_stream(self, **options: Any) -> DataFrame:
+        return pks.read_stream(self.spark, self.url, self.path, **options)
+
     def write(self, df: DataFrame | None = None, **options: Any) -> None:
         chosen = self.rows if df is None else df
         pks.write(chosen, options.pop("url", self.url), options.pop("table", self.path), **options)
@@ -82,6 +88,13 @@ MISTAKES: dict[str, tuple[Mistake, type[PenstockError], str]] = {
     "read by an unknown column": (lambda d: d.read(filter="amuont > 1"), InvalidError, "did you mean amount"),
     "read at no cut": (lambda d: d.read(as_of="yesterday"), InvalidError, r"pks\.cut"),
     "read where no server is": (lambda d: d.read(url=NOWHERE, retry_timeout="1s"), UnavailableError, "that it runs"),
+    "read the changes of no kind": (lambda d: d.changes(images="before"), InvalidError, "images is one of full, after"),
+    "read changes from nowhere": (lambda d: d.changes(start="yesterday"), InvalidError, "a start is earliest, latest"),
+    "stream from nowhere": (lambda d: d.read_stream(starting="yesterday"), InvalidError, "a start is earliest, latest"),
+    "stream from no cut": (lambda d: d.read_stream(starting='{"a": 1}'), InvalidError, "unchanged"),
+    "stream nothing at a time": (lambda d: d.read_stream(max_rows_per_trigger=0), InvalidError, "at least 1 found=0"),
+    "stream by a size that is none": (lambda d: d.read_stream(max_bytes_per_trigger="much"), InvalidError, "much"),
+    "keep the log for no time": (lambda d: d.read_stream(retain="long"), InvalidError, "long"),
     "write where no server is": (lambda d: d.write(url=NOWHERE, retry_timeout="1s"), UnavailableError, "that it runs"),
     "write a missing table": (lambda d: d.write(table=d.path + "s"), TableNotFoundError, r"mean shop\.t_.*create it"),
     "write another type": (lambda d: d.write(d.text_ids(d.rows)), SchemaMismatchError, "cast it first column=id"),
@@ -127,6 +140,14 @@ IN_A_TRACE: dict[str, tuple[Mistake, str]] = {
     "create a table by SQL": (
         lambda d: d.spark.sql(f"CREATE TABLE t USING penstock OPTIONS (url '{d.url}', table '{d.path}')"),
         r"InvalidError: .*create tables by pks\.create_table",
+    ),
+    "load a stream of nothing at a time": (
+        lambda d: (
+            d.spark.readStream.format("penstock")
+            .options(url=d.url, table=d.path, source="log", maxRowsPerTrigger=0)
+            .load()
+        ),
+        "InvalidError: max_rows_per_trigger is a number, at least 1",
     ),
     "stream without a checkpoint": (
         lambda d: d.stream().writeStream.format("penstock").options(url=d.url, table=d.path).start(),

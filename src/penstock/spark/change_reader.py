@@ -18,6 +18,7 @@ from penstock.model.bucket import TableBucket
 from penstock.model.calls import Images
 from penstock.model.filter import Filter
 from penstock.spark.links import link_for, planning_link
+from penstock.spark.options import Options
 from penstock.spark.read_cut import as_of_offsets, execution_cut
 from penstock.spark.read_request import ReadRequest
 from penstock.spark.spark_types import cast_batch
@@ -30,7 +31,7 @@ class ChangeReader(DataSourceReader):
     def __init__(self, request: ReadRequest) -> None:
         self._request = request
         self._plan_id = uuid.uuid4().hex
-        self._images = images_of(request)
+        self._images = images_of(request.options)
         self._start = parse_start(request.options.get("start") or "")
 
     def partitions(self) -> list[InputPartition]:
@@ -79,13 +80,13 @@ def read_changes(
         pages.close()
 
 
-def images_of(request: ReadRequest) -> Images:
+def images_of(options: Options) -> Images:
     """Return which rows of a change are wanted.
 
     Raises:
         InvalidError: the option names none.
     """
-    return Images(request.options.choice("images", list(Images)))
+    return Images(options.choice("images", list(Images)))
 
 
 def parse_start(text: str) -> StartLike:

@@ -8,15 +8,14 @@ from typing import Any
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from penstock.client.cut_pin import CutPin
-from penstock.client.scan_request import ScanSource, compile_filter
+from penstock.client.scan_request import ScanSource
 from penstock.client.stream_position import StreamPosition
 from penstock.model.bucket import TableBucket
 from penstock.model.names import name_list
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
 from penstock.spark.query_id import local_context
-from penstock.spark.read_cut import as_of_offsets
-from penstock.spark.read_request import offered, source_of
+from penstock.spark.read_options import check_read_options
 from penstock.spark.register import ensure_registered
 from penstock.spark.source import PenstockDataSource
 
@@ -81,7 +80,7 @@ def read_stream(
     url: str | None,
     table: str,
     *,
-    starting: str = "snapshot",
+    starting: str | Mapping[TableBucket, int] = "snapshot",
     max_rows_per_trigger: int | None = None,
     max_bytes_per_trigger: int | str | None = None,
     images: str = "full",
@@ -99,7 +98,7 @@ def read_stream(
         InvalidError: an option is not understood.
     """
     given = {
-        "starting": starting,
+        "starting": _cut_text(starting, url, table, options),
         "max_rows_per_trigger": max_rows_per_trigger,
         "max_bytes_per_trigger": max_bytes_per_trigger,
         "images": images,
@@ -141,10 +140,7 @@ def _asked(spark: SparkSession, url: str | None, table: str, given: Mapping[str,
     if local_context(spark) is not None:
         link = planning_link(options)
         info = link.retry.run(lambda: link.node.table(options.table))
-        offered(info, source_of(options), options.names("columns"))
-        compile_filter(options.get("filter"), info.schema)
-        for text in filter(None, (options.get("as_of"), options.get("end"))):
-            as_of_offsets(info, text)
+        check_read_options(options, info)
     return options.for_spark() | {"url": options.url}
 
 

@@ -45,7 +45,12 @@ class PenstockDataSource(DataSource):
         """Return the table's columns; of its log, with what a change adds."""
         link = planning_link(self._checked)
         info = link.retry.run(lambda: link.node.table(self._checked.table))
-        return spark_schema(offered(info, source_of(self._checked), self._checked.names("columns")))
+        source = source_of(self._checked)
+        if source is ScanSource.LOG:
+            from penstock.spark.read_options import check_read_options  # noqa: PLC0415 - as below
+
+            check_read_options(self._checked, info)
+        return spark_schema(offered(info, source, self._checked.names("columns")))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return who plans and reads a batch."""

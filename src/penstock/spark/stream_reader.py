@@ -52,7 +52,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 " or use pks.read_stream",
                 table=options.table,
             )
-        self._images = images_of(self._request)
+        self._images = images_of(options)
         self._limit = StreamLimit(options)
         self._fails_on_loss = options.flag("fail_on_data_loss")
         self._target: Mapping[TableBucket, int] | None = None

@@ -1,0 +1,34 @@
+"""The options of a read, checked before Spark starts anything: what it says of an error in a reader hides the cause."""
+
+from __future__ import annotations
+
+from penstock.client.scan_request import compile_filter
+from penstock.model.table import TableInfo
+from penstock.spark.change_reader import images_of, parse_start
+from penstock.spark.options import Options
+from penstock.spark.read_cut import as_of_offsets
+from penstock.spark.read_request import offered, source_of
+from penstock.spark.stream_limit import StreamLimit
+from penstock.spark.stream_plan import SNAPSHOT
+
+
+def check_read_options(options: Options, info: TableInfo) -> None:
+    """Refuse options that no read of the table could follow.
+
+    Raises:
+        InvalidError: one is not understood, or names what the table does not have.
+    """
+    offered(info, source_of(options), options.names("columns"))
+    compile_filter(options.get("filter"), info.schema)
+    for text in filter(None, (options.get("as_of"), options.get("end"))):
+        as_of_offsets(info, text)
+    for text in filter(None, (options.get("start"), options.get("starting"))):
+        if text.lstrip().startswith("{"):
+            as_of_offsets(info, text)
+        elif text.strip().lower() != SNAPSHOT:
+            parse_start(text)
+    images_of(options)
+    StreamLimit(options)
+    options.count("split_rows")
+    options.flag("fail_on_data_loss")
+    options.duration_ms("retain")
