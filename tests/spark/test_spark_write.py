@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -213,8 +214,9 @@ def test_overwrite_replaces_all_rows_when_it_commits_and_none_when_it_fails(
     assert [(row["id"], row["amount"]) for row in rows_of(table)] == [(key, 3.0) for key in range(10)]
 
 
+@pytest.mark.parametrize("dies", [False, True], ids=["raises", "exits"])
 def test_a_failing_task_is_retried_and_its_rows_count_once(  # noqa: PLR0917 - fixtures
-    spark: SparkSession, connection: penstock.Connection, url: str, path: str, write: Any, tmp_path: Path
+    spark: SparkSession, connection: penstock.Connection, url: str, path: str, write: Any, tmp_path: Path, dies: bool
 ) -> None:
     table = connection.create_table(path, "id BIGINT, n BIGINT SUM, PRIMARY KEY (id)", buckets=2)
     flag = str(tmp_path / "failed")
@@ -224,6 +226,8 @@ def test_a_failing_task_is_retried_and_its_rows_count_once(  # noqa: PLR0917 - f
             yield batch
             if number == 1 and not Path(flag).exists():
                 Path(flag).touch()
+                if dies:
+                    os._exit(1)
                 raise RuntimeError("half-way")
 
     data = spark.range(60_000, numPartitions=2).select((sf.col("id") % 100).alias("id"), sf.lit(1).alias("n"))
@@ -232,6 +236,19 @@ def test_a_failing_task_is_retried_and_its_rows_count_once(  # noqa: PLR0917 - f
 
     assert Path(flag).exists()
     assert {row["n"] for row in rows_of(table)} == {600}
+
+
+def test_replace_sets_the_columns_of_an_aggregate_that_are_named(
+    spark: SparkSession, connection: penstock.Connection, url: str, path: str
+) -> None:
+    table = connection.create_table(path, "id BIGINT, n BIGINT SUM, high BIGINT MAX, PRIMARY KEY (id)", buckets=2)
+    data = spark.range(2).selectExpr("id", "5L AS n", "id AS high")
+    pks.write(data, url, path)
+    pks.write(data, url, path)
+
+    pks.write(data.where("id = 1").selectExpr("id", "3L AS n"), url, path, columns=["n"], agg_mode="replace")
+
+    assert rows_of(table) == [{"id": 0, "n": 10, "high": 0}, {"id": 1, "n": 3, "high": 1}]
 
 
 def test_rows_folded_by_spark_give_what_the_table_would_have_folded(
