@@ -97,7 +97,12 @@ def check_overwrite(plan: WritePlan) -> None:
     Raises:
         UnsupportedError: it is one; the message says what to set.
     """
-    if not plan.info.keyed or plan.info.options.delete_behavior is not DeleteBehavior.ALLOW:
+    if not plan.info.keyed:
+        raise UnsupportedError(
+            "the rows of a log table stay until their time is up; to begin anew, drop the table and create it again",
+            table=plan.info.path,
+        )
+    if plan.info.options.delete_behavior is not DeleteBehavior.ALLOW:
         raise UnsupportedError(
             "overwrite deletes rows, and the table does not allow that; set delete.behavior=allow, or create it anew",
             table=plan.info.path,
