@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -168,6 +169,22 @@ def test_first_row_keeps_the_first(connection: penstock.Connection) -> None:
     assert table.delete([1]).ignored == 1
     with pytest.raises(UnsupportedError, match="takes whole rows only"):
         table.upsert([{"id": 1, "amount": 1.0}], columns=["amount"])
+
+
+def test_log_table_takes_whole_rows_and_lives_on_where_some_columns_are_named(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.log", "id INT, name STRING")
+
+    with pytest.raises(UnsupportedError, match="a log table takes whole rows only; leave out columns="):
+        table.apply_changes([{"_change_type": "+A", "id": 1}], columns=["id"])
+    with table.acquire_owner("job") as owner:
+        owner.begin(1)
+        with pytest.raises(UnsupportedError, match="takes whole rows only"):
+            table.stage(
+                [{"_change_type": "+A", "id": 1}], owner=owner, attempt=uuid.uuid4(), columns=["id"], changes=True
+            )
+    table.append([{"id": 2, "name": "b"}])
+
+    assert table.scan().to_arrow().to_pylist() == [{"id": 2, "name": "b"}]
 
 
 def test_versioned_keeps_the_greatest_version(connection: penstock.Connection) -> None:

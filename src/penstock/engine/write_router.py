@@ -108,12 +108,9 @@ class WriteRouter:
             raise UnsupportedError("a table with a primary key takes no append; use upsert", table=info.path)
         if operation is Operation.DELETE and info.options.delete_behavior is DeleteBehavior.DISABLE:
             raise DeleteDisabledError("deletes are disabled on this table by its delete.behavior", table=info.path)
-        if call.columns is not None and info.merge_engine is not None and not info.merge_engine.takes_partial:
-            raise UnsupportedError(
-                "this merge engine takes whole rows only; leave out columns=",
-                table=info.path,
-                merge_engine=info.merge_engine,
-            )
+        if call.columns is not None and not self._takes_partial():
+            kind = "a log table" if info.merge_engine is None else f"the merge engine {info.merge_engine}"
+            raise UnsupportedError(f"{kind} takes whole rows only; leave out columns=", table=info.path)
         if AggMode.parse(call.agg_mode) is AggMode.ACCUMULATE:
             return
         if not self._aggregates:
