@@ -158,6 +158,13 @@ def test_a_wrong_row_is_named_and_nothing_is_written(
     assert set(orders.cut().values()) == {0}
 
 
+def test_delete_where_a_filter_names_no_column_deletes_all_or_nothing(orders: penstock.Table) -> None:
+    orders.upsert([{"id": number, "name": "a", "amount": 1.0} for number in range(5)])
+
+    assert orders.delete_where("1 = 0").changes == 0
+    assert orders.delete_where("1 = 1").changes == 5
+
+
 def test_first_row_keeps_the_first(connection: penstock.Connection) -> None:
     table = connection.create_table("shop.t", DDL, merge_engine="first_row")
 

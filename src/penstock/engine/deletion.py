@@ -58,17 +58,14 @@ def deletes_of(table: LiveTable, filter: Filter | None) -> dict[BucketId, Reques
 
 
 def _matching_keys(table: LiveTable, view: TabletView, filter: Filter | None) -> pa.RecordBatch:
-    schema, key_fields = table.info.schema, table.schema.key_fields
-    names = list(filter.columns) if filter is not None else []
-    needed = [schema.column(name) for name in names]
-    ids = {str(column.id) for column in needed} | set(key_fields.names)
+    key_fields = table.schema.key_fields
+    ids = set(key_fields.names) | {str(column) for column in (filter.column_ids if filter is not None else ())}
     projection = pa.schema([field for field in table.schema.user_columns if field.name in ids])
     found = []
     for block in view.scan(view.visible, projection):
         keys = block.batch.select(key_fields.names)
         if filter is not None:
-            rows = pa.RecordBatch.from_arrays([block.batch.column(str(c.id)) for c in needed], names=names)
-            keys = keys.filter(filter.mask(rows))
+            keys = keys.filter(pa.array(filter.mask_stored(block.batch)))
         found.append(keys)
     if not found:
         return pa.RecordBatch.from_pylist([], schema=key_fields)
