@@ -18,7 +18,7 @@ from penstock.log.batch_directory import BatchDirectory
 from penstock.log.tail import Chunk, TailView
 from penstock.tablet.ends import Ends
 from penstock.tablet.key_groups import group_keys
-from penstock.tablet.merge_rule import MergeRule, Request
+from penstock.tablet.merge_rule import MergeRule, Request, complete
 from penstock.tablet.plan import Plan, plan_request
 from penstock.tablet.span import Run, Span
 from penstock.tablet.tablet_schema import TabletSchema
@@ -81,7 +81,9 @@ class Planner:
         base_offset = self.planned.end
         if not schema.keyed:
             kept = np.ones(request.rows.num_rows, np.bool_)
-            plan = Plan(base_offset, request.rows, _NO_OFFSETS, _NO_OFFSETS, _NO_KEYS, _NO_OFFSETS, kept)
+            # A handle that is older than a column sends rows without it.
+            rows = complete(request.rows, schema.user_columns)
+            plan = Plan(base_offset, rows, _NO_OFFSETS, _NO_OFFSETS, _NO_KEYS, _NO_OFFSETS, kept)
         else:
             assert request.keys is not None
             groups, distinct = group_keys(request.keys)
