@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,9 @@ class Desk:
         self.rows.write.format("penstock").options(url=self.url, table=self.path).mode("append").saveAsTable(name)
         return self.spark.table(name)
 
+    def drained(self, df: DataFrame) -> None:
+        df.writeStream.format("noop").option("checkpointLocation", self.checkpoint).start().awaitTermination(60)
+
     def save(self, df: DataFrame | None = None, mode: str = "append", **options: Any) -> None:
         chosen = self.rows if df is None else df
         asked = {"url": self.url, "table": self.path, **options}
@@ -86,6 +90,20 @@ MISTAKES: dict[str, tuple[Mistake, type[PenstockError], str]] = {
     "read an unknown column": (lambda d: d.read(columns=["town"]), InvalidError, "there are id, city, amount"),
     "read by a filter that ends": (lambda d: d.read(filter="amount >"), InvalidError, "expected a column or a literal"),
     "read by an unknown column": (lambda d: d.read(filter="amuont > 1"), InvalidError, "did you mean amount"),
+    "read at a time": (lambda d: d.read(as_of=dt.datetime.now(dt.UTC)), InvalidError, r"what pks\.cut or cut\(\)"),
+    "read what is for writes": (lambda d: d.read(operation="delete"), InvalidError, "it is for: write"),
+    "stream at a cut": (lambda d: d.read_stream(as_of=pks.cut(d.url, d.path)), InvalidError, "it is for: read"),
+    "write by a filter": (lambda d: d.write(filter="id > 1"), InvalidError, "it is for: read, stream; leave it out"),
+    "join by a filter": (
+        lambda d: pks.lookup_join(d.rows.select("id"), d.url, d.path, filter="id > 1"),
+        InvalidError,
+        "it is for: read, stream; leave it out option=filter",
+    ),
+    "stream without its checkpoint": (
+        lambda d: pks.write_stream(d.stream(), d.url, d.path, checkpoint=""),
+        InvalidError,
+        "pass checkpoint=",
+    ),
     "read at no cut": (lambda d: d.read(as_of="yesterday"), InvalidError, r"pks\.cut"),
     "read where no server is": (lambda d: d.read(url=NOWHERE, retry_timeout="1s"), UnavailableError, "that it runs"),
     "read the changes of no kind": (lambda d: d.changes(images="before"), InvalidError, "images is one of full, after"),
@@ -148,6 +166,10 @@ IN_A_TRACE: dict[str, tuple[Mistake, str]] = {
             .load()
         ),
         "InvalidError: max_rows_per_trigger is a number, at least 1",
+    ),
+    "stream rows without what happens to them": (
+        lambda d: d.drained(d.spark.readStream.format("penstock").options(url=d.url, table=d.path).load()),
+        r"InvalidError: a stream of a keyed table has changes of all kinds: set option source=log(?s:(?!Unbound).)*$",
     ),
     "stream without a checkpoint": (
         lambda d: d.stream().writeStream.format("penstock").options(url=d.url, table=d.path).start(),

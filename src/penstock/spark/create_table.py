@@ -15,6 +15,7 @@ from penstock.model.schema import Schema
 from penstock.model.spec import make_spec
 from penstock.model.table import TableInfo
 from penstock.spark.links import planning_link
+from penstock.spark.option_use import check_use
 from penstock.spark.options import Options
 from penstock.spark.spark_types import arrow_field
 
@@ -52,7 +53,7 @@ def create_table(
         partitioned_by=partitioned_by,
         properties=properties,
     )
-    checked = Options({"url": url, "table": table} | options)
+    checked = check_use(Options({"url": url, "table": table} | options))
     link = planning_link(checked)
     database = checked.table.partition(".")[0]
     link.retry.run(lambda: link.node.create_database(database, if_not_exists=True))

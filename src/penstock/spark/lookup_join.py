@@ -19,6 +19,7 @@ from penstock.model.names import name_list
 from penstock.model.table import TableInfo
 from penstock.spark.column_name import find_name, mappable
 from penstock.spark.links import link_for, planning_link
+from penstock.spark.option_use import check_use
 from penstock.spark.options import Options
 from penstock.spark.spark_types import arrow_field, arrow_schema, cast_column, spark_schema
 from penstock.spark.worker_python import check_worker_python
@@ -50,7 +51,7 @@ def lookup_join(
     if how not in HOW:
         raise InvalidError(f"how is one of {', '.join(HOW)}", how=how)
     check_worker_python(df.sparkSession)
-    checked = Options({"url": url, "table": table} | options)
+    checked = check_use(Options({"url": url, "table": table} | options))
     checked = Options(checked.for_spark() | {"url": checked.url})
     link = planning_link(checked)
     info = link.retry.run(lambda: link.node.table(table))

@@ -17,6 +17,7 @@ from penstock.model.merge_engine import MergeEngine
 from penstock.model.schema import Column
 from penstock.spark.column_name import find_name, quoted
 from penstock.spark.links import planning_link
+from penstock.spark.option_use import check_use
 from penstock.spark.options import Options
 from penstock.spark.spark_types import spark_type
 from penstock.spark.write_plan import plan_write
@@ -42,7 +43,7 @@ def pre_aggregate(df: DataFrame, url: str | None, table: str, **options: Any) ->
             no like in Spark; select the other columns, or write without folding first.
         SchemaMismatchError: the data does not fit the table.
     """
-    checked = Options({"url": url, "table": table} | options)
+    checked = check_use(Options({"url": url, "table": table} | options), "write")
     plan = plan_write(checked, planning_link(checked), df.schema)
     if plan.info.merge_engine is not MergeEngine.AGGREGATE:
         raise UnsupportedError("only aggregating tables fold rows; write them as they are", table=plan.info.path)

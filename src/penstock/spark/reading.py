@@ -10,9 +10,11 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from penstock.client.cut_pin import CutPin
 from penstock.client.scan_request import ScanSource
 from penstock.client.stream_position import StreamPosition
+from penstock.errors import InvalidError
 from penstock.model.bucket import TableBucket
 from penstock.model.names import name_list
 from penstock.spark.links import planning_link
+from penstock.spark.option_use import check_use
 from penstock.spark.options import Options
 from penstock.spark.query_id import local_context
 from penstock.spark.read_options import check_read_options
@@ -107,7 +109,7 @@ def read_stream(
         "columns": None if columns is None else name_list(columns),
         "source": ScanSource.LOG.value,
     }
-    asked = _asked(spark, url, table, given | options)
+    asked = _asked(spark, url, table, given | options, "stream")
     return spark.readStream.format(PenstockDataSource.name()).options(**asked).load()
 
 
@@ -126,16 +128,16 @@ def cut(url: str | None, table: str, **options: Any) -> str:
 
 
 def _reader(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any]) -> DataFrameReader:
-    return spark.read.format(PenstockDataSource.name()).options(**_asked(spark, url, table, given))
+    return spark.read.format(PenstockDataSource.name()).options(**_asked(spark, url, table, given, "read", "changes"))
 
 
-def _asked(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any]) -> dict[str, str]:
+def _asked(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any], *uses: str) -> dict[str, str]:
     """Return the options as Spark takes them, after finding out that the server can answer them.
 
     Spark would find out too, and say it at the end of a trace of its own. Through Connect only Spark can:
     whoever runs the program need not reach the server that Spark reaches.
     """
-    options = Options({"url": url, "table": table} | dict(given))
+    options = check_use(Options({"url": url, "table": table} | dict(given)), *uses)
     ensure_registered(spark)
     if local_context(spark) is not None:
         link = planning_link(options)
@@ -150,6 +152,8 @@ def _cut_text(
     """Return a cut as text; offsets by bucket, as `table.cut()` returns them, are written as `cut` does."""
     if given is None or isinstance(given, str):
         return given
+    if not isinstance(given, Mapping):
+        raise InvalidError("a cut is what pks.cut or cut() of a table returns; pass it unchanged", found=repr(given))
     link = planning_link(Options({"url": url, "table": table} | dict(options)))
     info = link.retry.run(lambda: link.node.table(table))
     return StreamPosition.of(info.table_id, given, None).encode()

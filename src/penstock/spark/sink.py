@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.errors import InvalidError
 from penstock.spark.query_id import local_context
 from penstock.spark.stream_sink import StreamSink, refuse_early
 from penstock.spark.worker_python import check_worker_python
@@ -46,6 +47,8 @@ def write_stream(
         SchemaMismatchError: the data does not fit the table; names the column.
         TableNotFoundError: there is no such table.
     """
+    if not checkpoint:
+        raise InvalidError("a query is known by its checkpoint: without one it would write all again; pass checkpoint=")
     check_worker_python(df.sparkSession)
     others = {"owner": owner, "visibility": visibility, "checkpoint": checkpoint, "query_name": query_name} | options
     given = write_options(

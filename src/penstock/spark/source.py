@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.client.scan_request import ScanSource
-from penstock.errors import InvalidError
+from penstock.errors import InvalidError, PenstockError
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
 from penstock.spark.read_request import ReadRequest, offered, source_of
@@ -66,9 +66,12 @@ class PenstockDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return who plans and reads micro-batches."""
-        from penstock.spark.stream_reader import StreamReader  # noqa: PLC0415
+        from penstock.spark.stream_reader import RefusedStream, StreamReader  # noqa: PLC0415
 
-        return StreamReader(self._checked, schema)
+        try:
+            return StreamReader(self._checked, schema)
+        except PenstockError as error:
+            return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return who writes a batch."""

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from penstock.client.change_pull import CHANGE_FIELDS, PARTITION_FIELD, constant
-from penstock.errors import InvalidError
+from penstock.errors import InvalidError, PenstockError
 from penstock.model.bucket import TableBucket
 from penstock.model.change import ChangeType
 from penstock.spark.batch_reader import scan_range
@@ -125,6 +125,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _parse(self, offset: Mapping[str, Any]) -> StreamOffset:
         return StreamOffset.from_json(offset, self._request.info)
+
+
+class RefusedStream(DataSourceStreamReader):
+    """A stream that cannot be: says why when it is asked. Of an error before that Spark shows one of its own."""
+
+    def __init__(self, error: PenstockError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Say why there is none."""
+        raise self._error
+
+    def latestOffset(self, *_: object) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Say why there is none."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Say why there is nothing to read."""
+        raise self._error
 
 
 def _as_inserts(batch: pa.RecordBatch, split: StreamSplit) -> pa.RecordBatch:

@@ -34,7 +34,8 @@ IMMEDIATE: Final = "immediate"
 COMMIT: Final = "commit"
 
 Run = tuple[str | None, int]
-_written: Final[dict[tuple[int, str], Run]] = {}
+Target = tuple[str, int, str]
+_written: Final[dict[Target, Run]] = {}
 """Which run of which micro-batch wrote last, by table and owner, for all sinks of this process."""
 
 
@@ -50,9 +51,10 @@ class _Held:
     renewal: Renewal | None
 
     @property
-    def target(self) -> tuple[int, str]:
-        """Return the table, and under which owner's name it is written."""
-        return self.plan.info.table_id, self.plan.options.get("owner") or self.query
+    def target(self) -> Target:
+        """Return the server, the table, and under which owner's name it is written."""
+        options = self.plan.options
+        return options.url, self.plan.info.table_id, options.get("owner") or self.query
 
     def refuse_second(self, run: Run) -> None:
         """Refuse other rows of a micro-batch that is committed: taken for its repetition they would be lost.

@@ -17,6 +17,7 @@ from penstock.model.change import OFFSET, ChangeType
 from penstock.model.table import TableInfo
 from penstock.spark.column_name import find_name, quoted
 from penstock.spark.links import planning_link
+from penstock.spark.option_use import check_use
 from penstock.spark.options import Options
 from penstock.spark.query_id import local_context
 from penstock.spark.spark_types import spark_type
@@ -31,7 +32,7 @@ def to_buckets(df: DataFrame, url: str | None, table: str, **options: Any) -> Da
         TableNotFoundError: there is no such table.
         UnsupportedError: the table has no primary key, so its rows have no bucket of their own.
     """
-    checked = Options({"url": url, "table": table} | options)
+    checked = check_use(Options({"url": url, "table": table} | options))
     link = planning_link(checked)
     info = link.retry.run(lambda: link.node.table(checked.table))
     if not info.keyed:

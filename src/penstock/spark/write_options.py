@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.model.names import name_list
+from penstock.spark.option_use import check_use
 from penstock.spark.options import Options
 
 
@@ -22,7 +23,7 @@ def write_options(
     """Return the options, with the server's url: executors do not have the driver's environment.
 
     Raises:
-        InvalidError: an option is unknown, or no server is named.
+        InvalidError: an option is unknown or of another use, or no server is named.
     """
     given = {
         "url": url,
@@ -32,5 +33,5 @@ def write_options(
         "agg_mode": agg_mode,
         "order_by": order_by if order_by is None or isinstance(order_by, str) else list(order_by),
     }
-    checked = Options(given | dict(others))
+    checked = check_use(Options(given | dict(others)), "write")
     return Options(checked.for_spark() | {"url": checked.url})
