@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import CorruptionError, DirectoryInUseError, DiskFullError, UnavailableError
+from penstock.runtime.disk import Disk, write_atomically
+from penstock.runtime.local_disk import LocalDisk
 
 _DAMAGED: Final = "DAMAGED"
 _NOT_DAMAGE: Final = (
@@ -41,10 +43,19 @@ def mapped(path: Path) -> Iterator[None]:
             if mark in reason:
                 raise kind(message, path=path) from error
         with suppress(OSError):
-            (path / _DAMAGED).touch()
+            note_damage(LocalDisk(path))
         raise CorruptionError(
             "the index is damaged; open the data directory again to have it rebuilt", path=path, reason=reason
         ) from error
+
+
+def note_damage(disk: Disk) -> None:
+    """Note in an index's directory that damage was met, durably: what comes after may be a power loss.
+
+    Raises:
+        OSError: as the disk gave it.
+    """
+    write_atomically(disk, _DAMAGED, b"")
 
 
 def check_undamaged(path: Path) -> None:

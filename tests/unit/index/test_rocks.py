@@ -15,8 +15,10 @@ import rocksdict
 
 from penstock.errors import CorruptionError, DirectoryInUseError, InvalidError, UnavailableError, UnsupportedError
 from penstock.index.rocks import RocksKeyIndex
+from penstock.index.rocks_errors import note_damage
 from penstock.index.rocks_settings import RocksIndexSettings
 from penstock.model.bucket import BucketId
+from penstock.testing.faulty_disk import FaultyDisk
 
 BUCKET = BucketId(1, 0, 0)
 SMALL = RocksIndexSettings(memtable_bytes=64 << 10, memtables_max=2, block_cache_bytes=1 << 20, apply_chunk_keys=100)
@@ -119,6 +121,15 @@ def test_a_damaged_file_is_corruption_never_a_wrong_answer(tmp_path: Path, victi
         RocksKeyIndex(path)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_note_of_damage_outlives_a_power_loss(seed: int) -> None:
+    disk = FaultyDisk()
+
+    note_damage(disk)
+
+    assert disk.after_power_loss(seed).exists("DAMAGED")
+
+
 def test_a_scan_over_a_damaged_block_is_an_error_not_a_short_answer(tmp_path: Path) -> None:
     path = tmp_path / "index"
     index = RocksKeyIndex(path)
@@ -178,8 +189,10 @@ CHILD = """
 import os, signal, sys
 import numpy as np, pyarrow as pa
 from penstock.index.rocks import RocksKeyIndex
+from penstock.index.rocks_errors import note_damage
 from penstock.index.rocks_settings import RocksIndexSettings
 from penstock.model.bucket import BucketId
+from penstock.testing.faulty_disk import FaultyDisk
 path, flushed, total, memtable_bytes = sys.argv[1], *map(int, sys.argv[2:])
 index = RocksKeyIndex(path, RocksIndexSettings(memtable_bytes=memtable_bytes, apply_chunk_keys=100))
 for start in range(0, total, 250):
@@ -226,8 +239,10 @@ RUNNING_CHILD = """
 import os, signal, sys
 import numpy as np, pyarrow as pa
 from penstock.index.rocks import RocksKeyIndex
+from penstock.index.rocks_errors import note_damage
 from penstock.index.rocks_settings import RocksIndexSettings
 from penstock.model.bucket import BucketId
+from penstock.testing.faulty_disk import FaultyDisk
 index = RocksKeyIndex(sys.argv[1], RocksIndexSettings(run_keys_min=1, run_file_keys=1_000))
 keys = pa.array(np.arange(5_000).astype(">i8").view("V8").tolist(), pa.binary())
 index.apply(BucketId(1, 0, 0), keys[:3], np.arange(3), 3)
