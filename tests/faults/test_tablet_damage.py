@@ -16,7 +16,7 @@ from penstock.index.memory import MemoryKeyIndex
 from penstock.log.chunk_cache import ChunkCache
 from penstock.log.file_pool import FilePool
 from penstock.log.settings import LogSettings
-from penstock.model.bucket import BucketId
+from penstock.model.bucket import LIFE_OFFSETS, BucketId
 from penstock.model.merge_engine import MergeEngine
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.checkpointing import checkpoint
@@ -298,3 +298,27 @@ def test_log_that_lost_a_batch_without_rows_answers_as_before_and_takes_the_call
         assert tablet.view.visible == rig.oracle.end
         assert tablet.view.live_rows == 5
         assert tablet.planner().plan(EMPTY.request(tablet.schema)).batch.num_rows == 0
+
+
+def test_log_that_does_not_begin_where_it_must_is_damage_and_stays() -> None:
+    rig = TabletRig(FaultyDisk(), MemoryKeyIndex())
+    rig.write([TabletWrite("upsert", [{"0": 1, "1": "a", "2": 7}])])
+    rig.tablet.close()
+    kept = rig.disk.list(BUCKET.directory())
+    rig.oracle.start = LIFE_OFFSETS
+
+    with pytest.raises(CorruptionError, match="log has a gap"):
+        rig.reopen(index=MemoryKeyIndex())
+
+    assert rig.disk.list(BUCKET.directory()) == kept
+
+
+def test_bucket_that_begins_late_needs_no_new_index(caplog: pytest.LogCaptureFixture) -> None:
+    rig = TabletRig(FaultyDisk(), MemoryKeyIndex(), first_offset=LIFE_OFFSETS)
+    rig.reopen()
+    rig.write([TabletWrite("upsert", [{"0": 1, "1": "a", "2": 7}])])
+    # All of the index is lost, as by a crash before its first flush: the log from its beginning makes it.
+    rig.reopen(index=MemoryKeyIndex())
+
+    rig.check(Random(0))
+    assert "rebuilding" not in caplog.text

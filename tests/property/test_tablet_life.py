@@ -14,6 +14,7 @@ from penstock.index.front import FrontedKeyIndex
 from penstock.index.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
 from penstock.index.memory import MemoryKeyIndex
+from penstock.model.bucket import LIFE_OFFSETS
 from penstock.model.merge_engine import MergeEngine
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
@@ -36,7 +37,9 @@ class Life:
         self.front = FRONTS[seed % len(FRONTS)]
         self.disk, self.below = FaultyDisk(), MemoryKeyIndex(chunk_keys=3)
         self.index = self._index()
-        self.rig = TabletRig(self.disk, self.index, merge_engine=merge_engine)
+        # Every other one is of a partition that came after others were dropped.
+        first_offset = seed % 2 * 5 * LIFE_OFFSETS
+        self.rig = TabletRig(self.disk, self.index, merge_engine=merge_engine, first_offset=first_offset)
         self.writes = RandomWrites(self.random, merge_engine)
         self.pins: dict[str, int] = {}
 

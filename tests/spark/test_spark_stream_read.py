@@ -138,6 +138,26 @@ def test_new_partitions_are_followed_and_dropped_ones_left(
     assert {row["_partition"] for row in sink.rows} == {f"day={day}" for day in ("mon", "tue", "wed")}
 
 
+def test_partition_that_is_dropped_and_created_again_is_read_whole(
+    spark: SparkSession, url: str, connection: penstock.Connection, path: str, tmp_path: Path
+) -> None:
+    table = connection.create_table(
+        path, "id BIGINT, day STRING, PRIMARY KEY (id, day)", buckets=2, partitioned_by=["day"]
+    )
+    table.upsert([{"id": number, "day": "mon"} for number in range(20)])
+    sink = Sink()
+    frame = pks.read_stream(spark, url, path)
+
+    run_available(frame, sink, tmp_path)
+    table.drop_partition({"day": "mon"})
+    table.upsert([{"id": number, "day": "mon"} for number in range(100, 150)])
+    run_available(frame, sink, tmp_path)
+    table.upsert([{"id": number, "day": "mon"} for number in range(150, 160)])
+    run_available(frame, sink, tmp_path)
+
+    assert sorted(row["id"] for row in sink.rows) == [*range(20), *range(100, 160)]
+
+
 def test_lost_changes_end_the_query_unless_it_may_go_on(
     spark: SparkSession, url: str, connection: penstock.Connection, path: str, tmp_path: Path
 ) -> None:

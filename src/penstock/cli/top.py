@@ -98,7 +98,7 @@ def take_sample(connection: Connection) -> Sample:
                 "rows": stats.live_rows,
                 "bytes": stats.bytes,
                 "buckets": len(stats.buckets),
-                "changes": sum(bucket.visible for bucket in stats.buckets),
+                "changes": sum(found.visible - found.bucket.first_offset(found.visible) for found in stats.buckets),
                 "scanners": sum(session.bucket.table == path for session in sessions),
                 "pins": sum(len(bucket.pins) for bucket in stats.buckets),
                 "leases": sum(any(held.table == path for held in lease.snapshots) for lease in leases),

@@ -79,5 +79,7 @@ def require_every(info: TableInfo, given: Mapping[TableBucket, int], buckets: It
     for bucket in buckets:
         if bucket not in given:
             raise InvalidError(
-                "as_of names every bucket; one that was born later stands at offset 0", table=info.path, bucket=bucket
+                "as_of names every bucket; leave out one that was born later by buckets=",
+                table=info.path,
+                bucket=bucket,
             )

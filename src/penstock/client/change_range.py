@@ -1,7 +1,8 @@
 """From where to where a change stream reads: every way to say it, as offsets of each bucket.
 
-A mapping of offsets is a cut: a bucket that it does not name did not exist then. So as a start it
-means that the bucket is read from 0, as an end that it is not read.
+A mapping of offsets is a cut: a bucket that it does not name did not exist then, nor did one that has
+the name of a partition dropped since. So as a start it means that the bucket is read from its first
+change on, as an end that it is not read.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def resolve_starts(
             "a start is penstock.EARLIEST, penstock.LATEST, offsets by bucket, a datetime or a stream's position",
             start=repr(start),
         )
-    starts = {bucket: named.get(bucket, 0) for bucket in known}
+    starts = {bucket: max(named.get(bucket, 0), bucket.first_offset(offsets.base)) for bucket, offsets in known.items()}
     _check_readable(starts, known)
     return starts
 
@@ -110,7 +111,10 @@ def _starts_at(
         raise InvalidError("the start is outside the years 1 to 9999 of UTC", start=repr(moment)) from error
     timestamp_ms = max(0, -(-timestamp_us // 1000))
     first = link.retry.run(lambda: link.node.offsets(info.table_id, timestamp_ms=timestamp_ms))
-    return {bucket: first[bucket].base if bucket in first else 0 for bucket in known}
+    return {
+        bucket: first[bucket].base if bucket in first else bucket.first_offset(offsets.base)
+        for bucket, offsets in known.items()
+    }
 
 
 def _check_readable(starts: Mapping[TableBucket, int], known: Mapping[TableBucket, Offsets]) -> None:

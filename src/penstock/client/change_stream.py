@@ -1,7 +1,8 @@
 """A stream of changes: from a position on, or a snapshot and then every change after its cut.
 
 - Each bucket's changes come in offset order, each once; a position names exactly what was received.
-- A bucket that is born while the stream follows is read from 0.
+- A bucket that is born while the stream follows is read from its first change on. One whose partition was
+  dropped and created again was born, too: what was unread of the one before went with it.
 - The node protects what is to be read for one TTL after each pull, so a stream that is left alone
   for longer may find its changes gone; it then says so.
 """
@@ -22,9 +23,9 @@ from penstock.client.change_pull import ChangePull, constant
 from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.stream_position import SnapshotPosition, StreamPosition
-from penstock.errors import ClosedError, InternalError, PartitionNotFoundError
+from penstock.errors import ClosedError, InternalError, OffsetOutOfRangeError, PartitionNotFoundError
 from penstock.model.bucket import TableBucket
-from penstock.model.calls import ChangePage
+from penstock.model.calls import ChangePage, Offsets
 from penstock.model.change import ChangeType
 from penstock.model.table import TableInfo
 
@@ -182,9 +183,10 @@ class ChangeStream(Iterator[pa.RecordBatch]):
     def _pull_pages(self, wait_ms: int) -> bool:
         try:
             pages = self._pull.pull(wait_ms)
-        except PartitionNotFoundError:
-            # Its changes went with the partition; the others go on.
-            self._pull.keep(self._buckets())
+        except (PartitionNotFoundError, OffsetOutOfRangeError):
+            # The changes of a bucket may have gone with its partition; the others go on.
+            if not self._forget_dropped():
+                raise
             return True
         self._pages.extend(pages)
         return bool(pages)
@@ -192,9 +194,24 @@ class ChangeStream(Iterator[pa.RecordBatch]):
     def _look_for_births(self) -> None:
         if self._patience.births and time.monotonic() - self._looked >= WAIT_MS / 1000:
             self._looked = time.monotonic()
-            for bucket in self._buckets() - self._pull.positions.keys():
-                self._pull.add(bucket, 0, None)
+            for bucket, offsets in self._known().items():
+                if bucket not in self._pull.positions:
+                    self._pull.add(bucket, bucket.first_offset(offsets.base), None)
 
-    def _buckets(self) -> set[TableBucket]:
-        known = set(self._link.retry.run(lambda: self._link.node.buckets(self._info.table_id)))
-        return known if self._patience.only is None else known & self._patience.only
+    def _forget_dropped(self) -> bool:
+        """Read no more of buckets whose partition was dropped, also if there is one of that name again."""
+        known = self._known()
+        left = {
+            bucket
+            for bucket, (at, _) in self._pull.positions.items()
+            if bucket in known and at >= bucket.first_offset(known[bucket].base)
+        }
+        dropped = len(left) < len(self._pull.positions)
+        self._pull.keep(left)
+        return dropped
+
+    def _known(self) -> dict[TableBucket, Offsets]:
+        known = self._link.retry.run(lambda: self._link.node.offsets(self._info.table_id))
+        return {
+            bucket: at for bucket, at in known.items() if self._patience.only is None or bucket in self._patience.only
+        }

@@ -94,9 +94,6 @@ class Scan(Iterator[pa.RecordBatch]):
             return cls(link, info, request, pin, [position], first=first)
         if request.as_of is not None:
             require_every(info, request.as_of, request.buckets or link.node.buckets(info.table_id))
-        starts: Mapping[TableBucket, int] = {}
-        if request.source is ScanSource.LOG:
-            starts = {bucket: offsets.base for bucket, offsets in link.node.offsets(info.table_id).items()}
         chosen = request.buckets
         as_of = request.as_of
         if as_of is not None and chosen is not None:
@@ -105,6 +102,10 @@ class Scan(Iterator[pa.RecordBatch]):
             pin = pin_newest(link, info, chosen)
         else:
             pin = CutPin.take(link, info.table_id, as_of=as_of, buckets=chosen)
+        starts: Mapping[TableBucket, int] = {}
+        if request.source is ScanSource.LOG:
+            # After the cut, so that none of its buckets was born too late to be among them.
+            starts = {bucket: offsets.base for bucket, offsets in link.node.offsets(info.table_id).items()}
         positions = [
             BucketPosition(bucket.partition, bucket.bucket, pin.offsets[bucket], starts.get(bucket, 0))
             for bucket in (chosen or sorted(pin.offsets, key=bucket_order))

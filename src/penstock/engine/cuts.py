@@ -156,7 +156,7 @@ def _given(
     """Pin the offsets given, once each is known to be readable."""
     for name in buckets.values():
         if name not in as_of:
-            raise InvalidError("as_of names every bucket; one that was born later stands at offset 0", bucket=name)
+            raise InvalidError("as_of names every bucket; leave out one that was born later by buckets=", bucket=name)
     offsets = {bucket: as_of[name] for bucket, name in buckets.items()}
     view = table.view
     for bucket, offset in offsets.items():

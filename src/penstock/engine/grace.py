@@ -26,7 +26,7 @@ class Grace:
 
     def hold(self, tablet: Tablet) -> None:
         """Keep the base of a bucket that was just opened; one without rows has nothing to keep."""
-        if tablet.view.visible == 0:
+        if tablet.view.visible == tablet.bucket.first_offset(tablet.view.base):
             return
         tablet.pins.pin(PIN, tablet.pins.base)
         with self._lock:

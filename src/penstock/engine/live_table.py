@@ -43,7 +43,8 @@ from penstock.tablet.tablet_schema import TabletSchema
 from penstock.tablet.versioned import Versioned
 from penstock.tablet.view import TabletView
 
-OpenTablet = Callable[[BucketId, TabletSchema, MergeRule], Tablet]
+OpenTablet = Callable[[BucketId, TabletSchema, MergeRule, int], Tablet]
+"""Open a bucket whose log begins at that offset."""
 
 
 class LiveTable:
@@ -74,7 +75,7 @@ class LiveTable:
         if info.partitioned:
             self._take_up(catalog.partitions.of(info.table_id, dropped=True))
         else:
-            self._open([BucketId(info.table_id, 0, bucket) for bucket in range(info.buckets)], None)
+            self._open([BucketId(info.table_id, 0, bucket) for bucket in range(info.buckets)])
 
     @property
     def view(self) -> TableView:
@@ -185,19 +186,22 @@ class LiveTable:
     def drop_partition(self, partition_id: int) -> None:
         """Let a partition's buckets leave: those who read them already can go on, until they are removed."""
         with self._lock:
-            self._partitions.pop(partition_id, None)
             gone = [bucket for bucket in self._names if bucket.partition_id == partition_id]
             tablets = {self._names[tablet.bucket]: tablet for tablet in self.committer.remove_tablets(gone)}
             self.left.add(tablets)
             for bucket in gone:
-                del self._ids[self._names.pop(bucket)]
+                name = self._names.pop(bucket)
+                # The name may stand for the next partition already.
+                if self._ids[name] == bucket:
+                    del self._ids[name]
+            self._partitions.pop(partition_id, None)
 
     def open_left(self, partition: PartitionInfo) -> None:
         """Open the buckets of a partition that was dropped before, for those who hold it."""
         with self._lock:
             ids = [BucketId(self.info.table_id, partition.partition_id, bucket) for bucket in range(self.info.buckets)]
-            opened = [self._open_tablet(bucket, self.schema, merge_rule(self.info)) for bucket in ids]
-            self.left.add({TableBucket(self.info.path, partition.name, t.bucket.bucket): t for t in opened})
+            opened = self._opened(ids, partition)
+            self.left.add({TableBucket(self.info.path, partition.name, b.bucket): t for b, t in opened.items()})
 
     def partitions(self) -> list[PartitionInfo]:
         """Return the partitions that are open."""
@@ -216,7 +220,7 @@ class LiveTable:
             if failed.failure is None:
                 return
             failed.cut_unacknowledged()
-            tablet = self._open_tablet(bucket, self.schema, merge_rule(self.info))
+            tablet = self._opened([bucket], self._partitions.get(bucket.partition_id))[bucket]
             tablet.adopt_pins(failed)
             self.committer.replace_tablet(tablet)
 
@@ -234,8 +238,7 @@ class LiveTable:
                 raise InvalidError("the table has no such bucket", table=self.info.path, bucket=bucket)
             if bucket not in self.committer.tablets:
                 self._terms.advance(bucket)
-                tablet = self._open_tablet(bucket, self.schema, merge_rule(self.info))
-                self.committer.add_tablets({bucket: tablet})
+                self.committer.add_tablets(self._opened([bucket], self._partitions.get(bucket.partition_id)))
             return self._terms.of(bucket)
 
     def close(self, reason: PenstockError, *, finish: Callable[[Tablet], None] | None = None) -> None:
@@ -281,16 +284,21 @@ class LiveTable:
                 if partition.partition_id not in self._partitions:
                     buckets = range(self.info.buckets)
                     ids = [BucketId(self.info.table_id, partition.partition_id, bucket) for bucket in buckets]
-                    self._open(ids, partition.name)
+                    self._open(ids, partition)
                     self._partitions[partition.partition_id] = partition
 
-    def _open(self, buckets: list[BucketId], partition: str | None) -> None:
-        rule = merge_rule(self.info)
-        tablets = {bucket: self._open_tablet(bucket, self.schema, rule) for bucket in buckets}
+    def _open(self, buckets: list[BucketId], partition: PartitionInfo | None = None) -> None:
+        tablets = self._opened(buckets, partition)
+        name = None if partition is None else partition.name
         for bucket in buckets:
-            self._names[bucket] = TableBucket(self.info.path, partition, bucket.bucket)
+            self._names[bucket] = TableBucket(self.info.path, name, bucket.bucket)
             self._ids[self._names[bucket]] = bucket
         self.committer.add_tablets(tablets)
+
+    def _opened(self, buckets: Sequence[BucketId], partition: PartitionInfo | None) -> dict[BucketId, Tablet]:
+        assert (partition is None) == (not self.info.partitioned), "a bucket of a partition is opened with it"
+        rule, first_offset = merge_rule(self.info), 0 if partition is None else partition.first_offset
+        return {bucket: self._open_tablet(bucket, self.schema, rule, first_offset) for bucket in buckets}
 
 
 def tablet_schema(info: TableInfo) -> TabletSchema:

@@ -179,7 +179,8 @@ class Maintenance:
             for partition in table.partitions():
                 if partition.created_ms + retention_ms <= now:
                     table_id = table.info.table_id
-                    self._catalog.partitions.drop(table_id, partition.name)
+                    if self._catalog.partitions.drop(table_id, partition) is None:
+                        continue
                     self._tables.remove_partition(table_id, partition.partition_id, readers=True)
                     self._of(table_id).counts["partitions_expired"] += 1
 

@@ -180,8 +180,8 @@ class OpenTables:
             info, self._catalog, self._open_tablet, terms=self._terms, clock=self._clock, syncs=self._syncs
         )
 
-    def _open_tablet(self, bucket: BucketId, schema: TabletSchema, rule: MergeRule) -> Tablet:
-        tablet = self._storage.open_tablet(bucket, schema, rule)
+    def _open_tablet(self, bucket: BucketId, schema: TabletSchema, rule: MergeRule, first_offset: int) -> Tablet:
+        tablet = self._storage.open_tablet(bucket, schema, rule, first_offset)
         self._holds.protect(tablet)
         self._grace.hold(tablet)
         return tablet

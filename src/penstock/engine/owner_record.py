@@ -35,7 +35,7 @@ class OwnerRecord:
 
     `number` stands for it in log headers and is never used again. `columns` are the ids it holds, None
     for all. `fence` is the newest it was given, `session` the one of its last acquisition. `offsets`
-    are those of the last commit or undo; a bucket that is not among them counts from 0. `accepted` are
+    are those of the last commit or undo; a bucket that is not among them counts from its beginning. `accepted` are
     the attempts whose staged rows are still to be applied for the committed epoch. `lost`: another
     owner took its columns; `released`: it gave them back. `principal` is whose owner it is; None:
     nobody was asked who he is when it was acquired.

@@ -14,6 +14,8 @@ from penstock.engine.catalog_records import (
 )
 from penstock.engine.metadata import ABSENT, WRITES_MAX, Check, Delete, Put, Write
 from penstock.errors import AlreadyExistsError, LimitError, PartitionNotFoundError, UnsupportedError
+from penstock.model.bucket import LIFE_OFFSETS
+from penstock.model.change import OFFSET_MAX
 from penstock.model.partition import PartitionInfo, parse_partition_name, partition_columns, partition_name
 from penstock.model.table import TableInfo
 from penstock.runtime.clock import Clock
@@ -34,7 +36,7 @@ class Partitions:
             UnsupportedError: the table is not partitioned.
             InvalidError: the values do not fit the partition columns.
             AlreadyExistsError: it is there.
-            LimitError: the table has `partition.max` partitions.
+            LimitError: the table has `partition.max` partitions, or its offsets are used up.
         """
         with self._records.lock:
             name = self.name(table_id, values)
@@ -51,7 +53,7 @@ class Partitions:
             TableNotFoundError: the table was dropped.
             UnsupportedError: the table is not partitioned.
             InvalidError: a name does not fit the partition columns.
-            LimitError: the table would have more than `partition.max` partitions.
+            LimitError: the table would have more than `partition.max` partitions, or its offsets are used up.
         """
         with self._records.lock:
             info = self._partitioned(table_id)
@@ -97,11 +99,12 @@ class Partitions:
             return sorted(self._records.partitions[table_id].values(), key=lambda partition: partition.name)
 
     def drop(
-        self, table_id: int, values: Mapping[str, object] | str, *, if_exists: bool = False
+        self, table_id: int, values: Mapping[str, object] | PartitionInfo, *, if_exists: bool = False
     ) -> PartitionInfo | None:
-        """Drop the partition with these values, or of that name, and return it.
+        """Drop the partition with these values, or that very one, and return it.
 
-        Its record stays until `forget`; without one, and with `if_exists`, there is nothing to return.
+        Its record stays until `forget`; without one, and with `if_exists`, there is nothing to return. Nor is
+        there if the one given is gone already, for the name may stand for a younger one.
 
         Raises:
             TableNotFoundError: the table was dropped.
@@ -112,14 +115,20 @@ class Partitions:
         records = self._records
         with records.lock:
             self._partitioned(table_id)
-            name = values if isinstance(values, str) else self.name(table_id, values)
-            if if_exists and name not in records.partitions[table_id]:
-                return None
+            known = records.partitions[table_id]
+            if isinstance(values, PartitionInfo):
+                name = values.name
+                if known.get(name) != values:
+                    return None
+            else:
+                name = self.name(table_id, values)
+                if if_exists and name not in known:
+                    return None
             partition = self.get(table_id, name)
             key = partition_key(table_id, partition.partition_id)
             word = dropped_key(table_id, partition.partition_id)
             records.commit([Check(key, records.versions[key]), Put(word, b"", ABSENT)])
-            del records.partitions[table_id][name]
+            del known[name]
             records.dropped_partitions[table_id, partition.partition_id] = partition
             return partition
 
@@ -178,11 +187,12 @@ class Partitions:
             )
         columns = partition_columns(info.schema, info.partitioned_by)
         first = records.next_partition.get(table_id, 1)
+        first_offset = self._first_offset(info, births=first - 1)
         now_ms = self._clock.wall_ms()
         created = []
         for partition_id, name in enumerate(names, first):
             parse_partition_name(columns, name)
-            created.append(PartitionInfo(table_id, partition_id, name, now_ms))
+            created.append(PartitionInfo(table_id, partition_id, name, now_ms, first_offset))
         counter, table = partition_counter_key(table_id), table_key(table_id)
         writes: list[Write] = [Check(table, records.versions[table])]
         writes.append(Put(counter, encode(first + len(created)), records.expected(counter)))
@@ -190,6 +200,22 @@ class Partitions:
         records.commit(writes)
         records.next_partition[table_id] = first + len(created)
         records.partitions[table_id] |= {partition.name: partition for partition in created}
+
+    def _first_offset(self, info: TableInfo, *, births: int) -> int:
+        """Return where the logs of partitions begin that are created now: in the life after all drops so far.
+
+        Whoever was born and is not here was dropped, so nothing needs to be kept to know how many were. A name
+        that comes back was dropped in between, and so gets a later life than it ever had.
+        """
+        drops = births - len(self._records.partitions[info.table_id])
+        first_offset = drops * LIFE_OFFSETS
+        if first_offset + LIFE_OFFSETS > OFFSET_MAX:
+            raise LimitError(
+                "the table has dropped as many partitions as it can; go on in a new table",
+                table=info.path,
+                dropped=drops,
+            )
+        return first_offset
 
     def _partitioned(self, table_id: int) -> TableInfo:
         info = self._records.table(table_id)

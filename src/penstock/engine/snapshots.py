@@ -186,7 +186,7 @@ def _pin_cut(table: LiveTable, buckets: Collection[BucketId]) -> dict[BucketId, 
 
 def _changed(table: LiveTable) -> Collection[BucketId]:
     """Return the buckets that have something to snapshot; none if all is as it was."""
-    cut = {bucket: view.visible for bucket, view in table.view.items() if view.visible}
+    cut = {b: view.visible for b, view in table.view.items() if view.visible > b.first_offset(view.base)}
     newest = {bucket: _newest_offset(table, bucket) for bucket in cut}
     return cut.keys() if cut != newest else ()
 

@@ -42,10 +42,12 @@ class Storage:
         self._cache = ChunkCache(self._log_settings.cache_bytes_max)
         self._tablet_settings = TabletSettings(segment_bytes=settings.segment_bytes, fsync=settings.fsync)
 
-    def open_tablet(self, bucket: BucketId, schema: TabletSchema, rule: MergeRule) -> Tablet:
-        """Open a bucket, or make one."""
+    def open_tablet(self, bucket: BucketId, schema: TabletSchema, rule: MergeRule, first_offset: int) -> Tablet:
+        """Open a bucket, or make one, whose log begins at `first_offset`."""
         files = BucketFiles(self.disk, bucket, self._pool, self._cache, self._log_settings)
-        return open_tablet(files, schema, rule=rule, index=self.index, settings=self._tablet_settings)
+        return open_tablet(
+            files, schema, rule=rule, index=self.index, settings=self._tablet_settings, first_offset=first_offset
+        )
 
     def remove_table(self, table_id: int, buckets: list[BucketId]) -> None:
         """Remove the files and index entries of a dropped table."""

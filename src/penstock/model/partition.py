@@ -25,12 +25,16 @@ PARTITION_NAME_LENGTH_MAX: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition that exists. Ids start at 1 and are never used again; 0 stands for the undivided table."""
+    """A partition that exists. Ids start at 1 and are never used again; 0 stands for the undivided table.
+
+    The logs of its buckets begin at `first_offset`, the start of a life that no partition of that name had.
+    """
 
     table_id: int
     partition_id: int
     name: str
     created_ms: int
+    first_offset: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the partition as JSON values."""
@@ -39,11 +43,12 @@ class PartitionInfo:
             "partition_id": self.partition_id,
             "name": self.name,
             "created_ms": self.created_ms,
+            "first_offset": self.first_offset,
         }
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> PartitionInfo:
-        """Return the partition that JSON values describe."""
+        """Return the partition that JSON values describe; older ones, without a first offset, began at 0."""
         return cls(**stored)
 
 

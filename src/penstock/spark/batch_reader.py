@@ -14,6 +14,7 @@ from penstock.client.link import Link
 from penstock.client.log_scan import LogScan
 from penstock.client.page_ahead import PageAhead
 from penstock.client.scan_request import ScanRequest, ScanSource
+from penstock.errors import OffsetOutOfRangeError, PartitionNotFoundError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import OpenScan
 from penstock.spark.links import link_for, planning_link
@@ -39,7 +40,7 @@ class BatchReader(DataSourceReader):
         if request.options.is_set("as_of"):
             as_of_offsets(request.info, request.options.get("as_of") or "")
         stats = link.retry.run(lambda: link.node.stats(request.info.table_id))
-        splits = plan_splits(stats.buckets, split_rows)
+        splits = plan_splits(stats.buckets, split_rows, keyed=request.info.keyed)
         if request.info.partitioned:
             known = {bucket.bucket.partition or "" for bucket in stats.buckets}
             splits += later_splits(request.info.buckets, known)
@@ -75,7 +76,7 @@ def scan_range(
     """
     info = request.info
     if not info.keyed:
-        yield from _log_rows(link, request, bucket, start, end)
+        yield from _log_rows(link, request, bucket, x=x, start=start, end=end)
         return
     call = OpenScan(
         table_id=info.table_id,
@@ -98,10 +99,18 @@ def scan_range(
         pin.release()
 
 
-def _log_rows(link: Link, request: ReadRequest, bucket: TableBucket, start: int, end: int) -> Iterator[pa.RecordBatch]:
+def _log_rows(
+    link: Link, request: ReadRequest, bucket: TableBucket, *, x: int, start: int, end: int
+) -> Iterator[pa.RecordBatch]:
     info = request.info
-    base = link.retry.run(lambda: link.node.offsets(info.table_id))[bucket].base
-    first = max(start, base)
+    known = link.retry.run(lambda: link.node.offsets(info.table_id)).get(bucket)
+    if known is None:
+        raise PartitionNotFoundError("the partition was dropped", table=info.path, partition=bucket.partition)
+    if x < known.base:
+        raise OffsetOutOfRangeError(
+            "the cut is below the base: what it shows is no longer kept", bucket=bucket, offset=x, base=known.base
+        )
+    first = max(start, known.base)
     if first >= end:
         return
     scan = ScanRequest(ScanSource.LOG, columns=request.columns, filter=request.filter)

@@ -71,5 +71,5 @@ def _behind(end: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[TableBuck
     for name, at in latest["next"].items():
         partition, mark, number = name.rpartition("#")
         bucket = TableBucket(latest["table"], partition if mark else None, int(number))
-        behind[bucket] = max(0, at - end["next"].get(name, 0))
+        behind[bucket] = max(0, at - max(end["next"].get(name, 0), bucket.first_offset(at)))
     return behind

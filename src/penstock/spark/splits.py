@@ -43,14 +43,19 @@ class LaterSplit(InputPartition):
         return [bucket for bucket in cut if bucket.bucket == self.number and bucket.partition not in self.known]
 
 
-def plan_splits(buckets: Iterable[BucketStats], split_rows: int) -> list[InputPartition]:
-    """Return a split for each bucket, several for one with more than `split_rows` rows."""
+def plan_splits(buckets: Iterable[BucketStats], split_rows: int, *, keyed: bool) -> list[InputPartition]:
+    """Return a split for each bucket, several for one with more than `split_rows` rows.
+
+    The splits of a bucket cover every offset there may ever be, for the plan may be run when the bucket has
+    others. What is divided is where rows are now: a log table has none below its base, a keyed one may.
+    """
     splits: list[InputPartition] = []
-    for bucket in buckets:
-        pieces = max(1, -(-bucket.live_rows // split_rows))
-        bounds = [bucket.visible * piece // pieces for piece in range(pieces)]
-        ends = [*bounds[1:], None]
-        splits += [Split(bucket.bucket, start, end) for start, end in zip(bounds, ends, strict=True)]
+    for found in buckets:
+        pieces = max(1, -(-found.live_rows // split_rows))
+        low = found.bucket.first_offset(found.base) if keyed else found.base
+        bounds = [low + (found.visible - low) * piece // pieces for piece in range(1, pieces)]
+        ranges = zip([0, *bounds], [*bounds, None], strict=True)
+        splits += [Split(found.bucket, start, end) for start, end in ranges]
     return splits
 
 

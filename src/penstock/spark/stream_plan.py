@@ -79,7 +79,8 @@ class StreamPlan:
             cut = dict(pin.offsets)
             lease = self._lease.take(cut)
             pin.release()
-            begun = StreamOffset(Phase.SNAPSHOT, dict.fromkeys(cut, 0), cut, time.time_ns() // 1000, lease=lease)
+            firsts = {bucket: bucket.first_offset(x) for bucket, x in cut.items()}
+            begun = StreamOffset(Phase.SNAPSHOT, firsts, cut, time.time_ns() // 1000, lease=lease)
             return self._through_snapshot(begun, rows)
         start = EARLIEST if word.strip().lower() == SNAPSHOT else parse_start(word)
         began = resolve_starts(self._link, self._info, start, self._known())
@@ -127,7 +128,7 @@ class StreamPlan:
         gone = [bucket for bucket in stands if bucket not in known]
         if gone:
             _log.warning("partitions were dropped, and what was unread with them buckets=%s", gone)
-        starts = {bucket: self._readable(bucket, stands.get(bucket, 0), offsets) for bucket, offsets in known.items()}
+        starts = {bucket: self._start(bucket, stands.get(bucket), offsets) for bucket, offsets in known.items()}
         ends = {bucket: offsets.end for bucket, offsets in known.items()}
         if target is not None:
             ends = {bucket: min(end, target.get(bucket, 0)) for bucket, end in ends.items()}
@@ -135,7 +136,14 @@ class StreamPlan:
         shares = share_out(available, rows)
         reached = {bucket: at + shares.get(bucket, 0) for bucket, at in starts.items()}
         # A bucket is named once it has a change: an empty new one is no reason for a micro-batch.
-        return {bucket: at for bucket, at in reached.items() if at or bucket in stands}
+        return {bucket: at for bucket, at in reached.items() if at > bucket.first_offset(at) or bucket in stands}
+
+    def _start(self, bucket: TableBucket, stands: int | None, known: Offsets) -> int:
+        """Return where to go on in a bucket: where the stream stands, or with its first change if it was born since."""
+        first = bucket.first_offset(known.base)
+        if stands is not None and stands < first:
+            _log.warning("a partition was dropped, and what was unread with it, and created again bucket=%s", bucket)
+        return self._readable(bucket, max(stands or 0, first), known)
 
     def _readable(self, bucket: TableBucket, at: int, known: Offsets) -> int:
         if at > known.end:

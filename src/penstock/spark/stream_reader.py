@@ -87,9 +87,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         began = last.began or {} if first.phase is Phase.INITIAL else first.next
         splits = []
         for bucket, at in last.next.items():
-            if began.get(bucket, 0) < at:
+            # One that was born, or born again, since is read from its first change on.
+            begin = max(began.get(bucket, 0), bucket.first_offset(at))
+            if begin < at:
                 x = last.cut[bucket] if last.cut is not None else None
-                splits.append(StreamSplit(bucket, began.get(bucket, 0), at, x, last.cut_us))
+                splits.append(StreamSplit(bucket, begin, at, x, last.cut_us))
         return list(splits)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

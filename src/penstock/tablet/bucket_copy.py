@@ -31,7 +31,7 @@ def copy_bucket(view: TabletView, schema: TabletSchema, offset: int, target: Dis
         OSError: as a disk gave it; what was copied is of no use.
         CorruptionError: stored bytes are not what was written.
     """
-    if offset == 0:
+    if offset == view.bucket.first_offset(view.base):
         return []
     directory = view.bucket.directory()
     target.make_directory(directory)

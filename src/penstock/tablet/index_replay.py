@@ -18,13 +18,13 @@ _log = logging.getLogger("penstock")
 Offsets = npt.NDArray[np.int64]
 
 
-def replay_index(tablet: Tablet, index: KeyIndex, *, may_be_ahead: bool) -> None:
-    """Apply the changes that the index lacks; rebuild it where it cannot be caught up.
+def replay_index(tablet: Tablet, index: KeyIndex, applied: int, *, may_be_ahead: bool) -> None:
+    """Apply the changes that the index lacks, those from `applied` on; rebuild it where it cannot be caught up.
 
     An index that may be ahead of the log may hold any key of the changes that were lost, also where its
     applied offset is not beyond the end.
     """
-    applied, view = index.applied(tablet.bucket), tablet.view
+    view = tablet.view
     if may_be_ahead or applied > view.visible:
         _rebuild(tablet, "it may be ahead of the log, which was not synced")
         # The offsets of what was lost are given away again next: what a crash leaves must not refer to them.

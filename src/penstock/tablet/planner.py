@@ -14,8 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.errors import LimitError
 from penstock.log.batch_directory import BatchDirectory
 from penstock.log.tail import Chunk, TailView
+from penstock.model.bucket import LIFE_OFFSETS
 from penstock.tablet.ends import Ends
 from penstock.tablet.key_groups import group_keys
 from penstock.tablet.merge_rule import MergeRule, Request, complete
@@ -70,12 +72,16 @@ class Planner:
         self._schema = schema
         self._rule = rule
         self._live_offsets = live_offsets
+        self._offset_max = view.bucket.offset_max(view.base)
         self.planned = Planned(view, _NO_KEYS, _NO_OFFSETS)
 
     def plan(self, request: Request) -> Plan:
         """Plan a request after everything planned before; it counts from now on.
 
         To take it back, restore `planned` as it was.
+
+        Raises:
+            LimitError: the bucket's offsets are used up.
         """
         schema = self._schema
         base_offset = self.planned.end
@@ -96,6 +102,12 @@ class Planner:
                 fetch=self._fetch,
                 schema=schema,
                 base_offset=base_offset,
+            )
+        if plan.end_offset > self._offset_max:
+            raise LimitError(
+                "the bucket has taken as many changes as one of a partition can; write to another partition",
+                bucket=self.planned.view.bucket,
+                changes=LIFE_OFFSETS,
             )
         self.planned = self._after(plan)
         return plan

@@ -39,9 +39,15 @@ _log = logging.getLogger("penstock")
 
 
 def open_tablet(
-    files: BucketFiles, schema: TabletSchema, *, rule: MergeRule, index: KeyIndex, settings: TabletSettings
+    files: BucketFiles,
+    schema: TabletSchema,
+    *,
+    rule: MergeRule,
+    index: KeyIndex,
+    settings: TabletSettings,
+    first_offset: int = 0,
 ) -> Tablet:
-    """Open or create a bucket; its index is caught up with its log.
+    """Open or create a bucket, whose log begins at `first_offset`; its index is caught up with its log.
 
     Raises:
         CorruptionError: stored bytes are not what was written.
@@ -50,22 +56,26 @@ def open_tablet(
     """
     files.sync_names()
     manifest = files.newest_manifest()
-    segments = _read_segments(files, manifest, applied=index.applied(files.bucket) if schema.keyed else 0)
-    state = _assemble(files, manifest, segments, schema)
+    # What there is of the index begins with the log: one that knows nothing is behind nothing else.
+    applied = max(index.applied(files.bucket), first_offset) if schema.keyed else first_offset
+    start = first_offset if manifest is None else manifest.log_start
+    segments = _read_segments(files, manifest, start=start, applied=applied)
+    state = _assemble(files, manifest, segments, schema, start=start)
     if schema.keyed:
         _recover_ends(files, state)
     tablet = Tablet(files, schema, rule=rule, index=index, settings=settings, state=state)
     if schema.keyed:
-        replay_index(tablet, index, may_be_ahead=_may_have_lost(files, segments))
+        replay_index(tablet, index, applied, may_be_ahead=_may_have_lost(files, segments))
     tablet.snapshots.load()
     files.remove_rubbish(manifest)
     return tablet
 
 
-def _read_segments(files: BucketFiles, manifest: Manifest | None, *, applied: int) -> list[tuple[str, Segment]]:
+def _read_segments(
+    files: BucketFiles, manifest: Manifest | None, *, start: int, applied: int
+) -> list[tuple[str, Segment]]:
     """Read the segments that are not sealed; once they are known to be whole, cut a torn tail and sync it."""
-    start = manifest.log_start if manifest is not None else 0
-    durable_end = manifest.durable_end if manifest is not None else 0
+    durable_end = start if manifest is None else manifest.durable_end
     found: list[tuple[str, Segment]] = []
     names = files.names("segment")
     unfinished = None
@@ -75,7 +85,7 @@ def _read_segments(files: BucketFiles, manifest: Manifest | None, *, applied: in
             unfinished = name
         elif segment.bucket != files.bucket:
             raise CorruptionError("segment belongs to another bucket", file=files.path(name), bucket=segment.bucket)
-        elif segment.end_offset <= start and segment.base_offset < start:
+        elif manifest is not None and segment.end_offset <= start and segment.base_offset < start:
             files.remove([name])  # sealed
         else:
             found.append((name, segment))
@@ -121,7 +131,12 @@ def _check_whole(files: BucketFiles, segments: list[Segment], *, start: int, dur
 
 
 def _assemble(
-    files: BucketFiles, manifest: Manifest | None, segments: list[tuple[str, Segment]], schema: TabletSchema
+    files: BucketFiles,
+    manifest: Manifest | None,
+    segments: list[tuple[str, Segment]],
+    schema: TabletSchema,
+    *,
+    start: int,
 ) -> TabletState:
     sealed: list[Span] = []
     entries: dict[str, FileEntry] = {}
@@ -132,16 +147,16 @@ def _assemble(
             entries[entry.name] = entry
         sealed.append(Span(span.start, span.end, tuple(runs)))
     state = TabletState(
-        base=manifest.base if manifest is not None else 0,
-        complete_from=manifest.complete_from if manifest is not None else 0,
-        checkpoint=manifest.checkpoint if manifest is not None else 0,
+        base=manifest.base if manifest is not None else start,
+        complete_from=manifest.complete_from if manifest is not None else start,
+        checkpoint=manifest.checkpoint if manifest is not None else start,
         timestamp_ms=manifest.timestamp_ms if manifest is not None else 0,
         writers=WriterState.from_bytes(manifest.writer_state) if manifest is not None else WriterState(),
         owners=OwnerState.from_bytes(manifest.owner_state if manifest is not None else b""),
         sealed=tuple(sealed),
         closed=(),
         entries=entries,
-        visible=segments[-1][1].end_offset if segments else (manifest.log_start if manifest is not None else 0),
+        visible=segments[-1][1].end_offset if segments else start,
     )
     _load_tails(state, segments, schema)
     return state

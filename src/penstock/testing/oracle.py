@@ -1,7 +1,7 @@
 """The oracle: what a table must answer, as a dict and a list.
 
 The list has the changes of one bucket (or of a whole table that has one bucket); a change's place in
-it is its offset. So the oracle knows every snapshot, every before-image and every lifetime, in
+it, counted from `start`, is its offset. So the oracle knows every snapshot, every before-image and every lifetime, in
 plain Python and without a thought for speed. Values are compared as Python compares them.
 """
 
@@ -38,11 +38,13 @@ class Oracle:
         *,
         merge_engine: MergeEngine = MergeEngine.LAST_ROW,
         version: str | None = None,
+        start: int = 0,
     ) -> None:
         assert merge_engine is not MergeEngine.AGGREGATE
         assert (version is not None) == (merge_engine is MergeEngine.VERSIONED)
         self.columns = list(columns)
         self.key = tuple(key)
+        self.start = start
         self.changes: list[OracleChange] = []
         self._merge_engine = merge_engine
         self._version = version
@@ -52,7 +54,11 @@ class Oracle:
     @property
     def end(self) -> int:
         """Return the offset after the last change."""
-        return len(self.changes)
+        return self.start + len(self.changes)
+
+    def change(self, offset: int) -> OracleChange:
+        """Return the change at an offset."""
+        return self.changes[offset - self.start]
 
     def add_column(self, name: str) -> None:
         """Have one more column, null in every row written before."""
@@ -92,7 +98,7 @@ class Oracle:
     def get(self, key: Key) -> Row | None:
         """Return the row of a key now."""
         offset = self._live.get(key)
-        return None if offset is None else self._whole(self.changes[offset].after)
+        return None if offset is None else self._whole(self.change(offset).after)
 
     def snapshot(self, x: int | None = None) -> dict[Key, Row]:
         """Return the rows as of X: of the changes before it the last one of each key, unless that deletes."""
@@ -100,27 +106,28 @@ class Oracle:
         found = {}
         for key, offsets in self._offsets.items():
             place = bisect_left(offsets, x)
-            after = self.changes[offsets[place - 1]].after if place else None
+            after = self.change(offsets[place - 1]).after if place else None
             if after is not None:
                 found[key] = self._whole(after)
         return found
 
     def ends(self) -> list[int]:
         """Return the end of each change's row: where it was replaced, its own offset for a delete."""
-        ends = [at if change.op is Op.DELETE else OFFSET_MAX for at, change in enumerate(self.changes)]
-        for at, change in enumerate(self.changes):
+        ends = [at if change.op is Op.DELETE else OFFSET_MAX for at, change in enumerate(self.changes, self.start)]
+        for at, change in enumerate(self.changes, self.start):
             if change.prev != NO_OFFSET:
-                ends[change.prev] = at
+                ends[change.prev - self.start] = at
         return ends
 
     def cut(self, end: int) -> None:
         """Forget the changes from `end` on: they never happened."""
-        for change in reversed(self.changes[end:]):
+        kept = end - self.start
+        for change in reversed(self.changes[kept:]):
             self._offsets[change.key].pop()
             self._live.pop(change.key, None)
             if change.prev != NO_OFFSET:
                 self._live[change.key] = change.prev
-        del self.changes[end:]
+        del self.changes[kept:]
 
     def _upsert(self, row: Row, columns: Sequence[str] | None) -> None:
         key = self._key_of(row)
@@ -142,7 +149,7 @@ class Oracle:
 
     def _change(self, key: Key, after: Row | None) -> None:
         prev = self._live.pop(key, NO_OFFSET)
-        before = None if prev == NO_OFFSET else self.changes[prev].after
+        before = None if prev == NO_OFFSET else self.change(prev).after
         op = Op.DELETE if after is None else Op.INSERT if before is None else Op.UPDATE
         if after is not None:
             self._live[key] = self.end

@@ -163,9 +163,11 @@ class TableLife:
         values = [row["part"] for row in self.oracle.snapshot().values()]
         if values:
             value = self.random.choice(values)
+            before = self.table.cut()
             self.table.drop_partition({"part": value})
             self.oracle.remove(lambda row: row["part"] == value)
-            self.reads.forget()
+            left = self.table.cut()
+            self.reads.forget({bucket: x for bucket, x in before.items() if bucket not in left})
 
     def look_after(self) -> None:
         """Seal, checkpoint or compact, as background work would."""
@@ -237,7 +239,8 @@ class TableLife:
         result = write()
         assert result.changes == expected, (result, expected)
         after = self.table.cut()
-        moved = {bucket: (before.get(bucket, 0), x) for bucket, x in after.items() if before.get(bucket, 0) != x}
+        spans = {bucket: (before.get(bucket, bucket.first_offset(x)), x) for bucket, x in after.items()}
+        moved = {bucket: (start, end) for bucket, (start, end) in spans.items() if start != end}
         made = {bucket: span for bucket, span in result.offsets.items() if span[0] < span[1]}
         assert made == moved, (result.offsets, moved)
 

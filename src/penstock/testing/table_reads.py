@@ -45,15 +45,17 @@ class TableReads:
         self._oracle = oracle
         self._moments: list[tuple[Offsets, int]] = []
         self._begun: list[BegunScan] = []
+        self._lost: dict[TableBucket, int] = {}
 
     def remember(self, table: Table) -> None:
         """Remember the present moment: its cut, and what the oracle calls it."""
         self._moments.append((table.cut(), self._oracle.mark()))
 
-    def forget(self) -> None:
-        """Remember nothing: what was there then cannot be read any more."""
+    def forget(self, dropped: Offsets) -> None:
+        """Remember nothing but where these buckets stood when they were dropped: it cannot be read any more."""
         self._moments.clear()
         self._begun.clear()
+        self._lost |= dropped
 
     def let_go(self) -> None:
         """Keep no session alive; tokens stay."""
@@ -67,13 +69,32 @@ class TableReads:
         if found:
             self.look_up(table, [{name: row[name] for name in table.info.primary_key} for row in found.values()])
         self.check_moment(table)
+        self._check_lost(table)
+
+    def _check_lost(self, table: Table) -> None:
+        """Check that offsets of a bucket that was dropped mean nothing in the one that has its name now."""
+        held = table.offsets()
+        for bucket, x in self._lost.items():
+            if bucket not in held:
+                continue
+            base, end = held[bucket]
+            assert x < bucket.first_offset(base)
+            try:
+                table.scan(as_of={bucket: x}, buckets=[bucket])
+            except OffsetOutOfRangeError:
+                pass
+            else:
+                raise AssertionError(f"offset {x} of a partition that was dropped can be read in {bucket}")
+            if base == bucket.first_offset(base):
+                found = table.changes(start={bucket: x}, buckets=[bucket])
+                assert {at for batch in found for at in batch.column("_offset").to_pylist()} == set(range(base, end))
 
     def check_moment(self, table: Table) -> None:
         """Scan the table as of a moment that is remembered."""
         if not self._moments:
             return
         cut, moment = self._random.choice(self._moments)
-        as_of = {bucket: cut.get(bucket, 0) for bucket in table.cut()}
+        as_of = _whole(cut, table.cut())
         try:
             scan = table.scan(as_of=as_of)
         except OffsetOutOfRangeError:
@@ -89,17 +110,17 @@ class TableReads:
         first, last = sorted(self._random.sample(range(len(self._moments)), 2))
         (start, began), (end, ended) = self._moments[first], self._moments[last]
         buckets = table.cut()
-        start = {bucket: start.get(bucket, 0) for bucket in (buckets if self._random.random() < 0.5 else start)}
-        end = {bucket: end.get(bucket, 0) for bucket in buckets}
+        start = _whole(start, buckets) if self._random.random() < 0.5 else start
+        end = _whole(end, buckets)
         fold = _Fold(table, self._oracle.snapshot(began), start)
         try:
             with table.changes(start=start, end=end) as stream:
                 self._follow(table, stream, fold, end)
         except OffsetOutOfRangeError:
-            # Also a bucket that was born since, which begins at 0, may have been compacted.
-            assert self._is_below_base(table, {bucket: start.get(bucket, 0) for bucket in buckets})
+            # Also a bucket that was born since may have been compacted.
+            assert self._is_below_base(table, _whole(start, buckets))
             return
-        assert {bucket: x for bucket, x in fold.reached.items() if x} == {b: x for b, x in end.items() if x}
+        assert _whole(fold.reached, buckets) == end
         _check(fold.rows, self._oracle.snapshot(ended))
 
     def _follow(self, table: Table, stream: ChangeStream, fold: _Fold, end: Offsets) -> None:
@@ -179,7 +200,7 @@ class _Fold:
         kind, offset = row.pop("_change_type"), row.pop("_offset")
         bucket = TableBucket(self._table.path, row.pop("_partition", None), row.pop("_bucket"))
         row.pop("_timestamp")
-        assert offset == self.reached.get(bucket, 0), "changes come without gaps"
+        assert offset == self.reached.get(bucket, bucket.first_offset(offset)), "changes come without gaps"
         key = tuple(row[name] for name in self._table.info.primary_key)
         if kind in ("-U", "-D"):
             assert same(row, dict(self.rows.pop(key))), (kind, key)
@@ -191,6 +212,11 @@ class _Fold:
             self._before = None
         if kind != "-U":
             self.reached[bucket] = offset + 1
+
+
+def _whole(cut: Offsets, present: Offsets) -> dict[TableBucket, int]:
+    """Return a cut of all buckets there are now; one that was born since stood before its first change."""
+    return {bucket: cut.get(bucket, bucket.first_offset(x)) for bucket, x in present.items()}
 
 
 def _keyed(rows: list[Row], table: Table) -> dict[Key, Row]:

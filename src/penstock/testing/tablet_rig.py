@@ -52,11 +52,12 @@ class TabletRig:
         merge_engine: MergeEngine = MergeEngine.LAST_ROW,
         settings: TabletSettings = SMALL,
         oracle: Oracle | None = None,
+        first_offset: int = 0,
     ) -> None:
         self.disk = disk
         self.index = index
         version = VERSION if merge_engine is MergeEngine.VERSIONED else None
-        self.oracle = oracle or Oracle(COLUMNS, (KEY,), merge_engine=merge_engine, version=version)
+        self.oracle = oracle or Oracle(COLUMNS, (KEY,), merge_engine=merge_engine, version=version, start=first_offset)
         self.settings = settings
         self.acknowledged = self.oracle.end
         self._merge_engine = merge_engine
@@ -146,7 +147,7 @@ class TabletRig:
             before = self._before_images(block)
             for offset, row in zip(block.offsets.tolist(), block.batch.to_pylist(), strict=True):
                 op, prev = Op(row.pop(OP)), row.pop(PREV)
-                expected = self.oracle.changes[offset]
+                expected = self.oracle.change(offset)
                 assert (offset, op, prev, (row[KEY],)) == (at, expected.op, expected.prev, expected.key)
                 assert before.get(offset) == state.pop((row[KEY],), None), f"before-image of offset={offset}"
                 if op is not Op.DELETE:
@@ -190,8 +191,8 @@ class TabletRig:
         """Check that the sealed rows are those that someone can still see, and the files those that hold them (I-5)."""
         self.check_files()
         base, sealed = self.tablet.view.base, self.tablet.log_start
-        ends = self.oracle.ends()
-        kept = sum(1 for at in range(sealed) if at >= base or ends[at] >= base)
+        ends = self.oracle.ends()[: sealed - self.oracle.start]
+        kept = sum(1 for at, end in enumerate(ends, self.oracle.start) if at >= base or end >= base)
         assert sum(run.rows.rows for span in self.tablet.state.sealed for run in span.runs) == kept
 
     def check_files(self) -> None:
@@ -203,7 +204,14 @@ class TabletRig:
     def _open(self) -> None:
         files = BucketFiles(self.disk, BUCKET, FilePool(self.disk, 8), ChunkCache(1 << 16), LogSettings(block_rows=7))
         schema = tablet_schema(added=ADDED_COLUMN in self.oracle.columns)
-        self.tablet = open_tablet(files, schema, rule=self._rule(), index=self.index, settings=self.settings)
+        self.tablet = open_tablet(
+            files,
+            schema,
+            rule=self._rule(),
+            index=self.index,
+            settings=self.settings,
+            first_offset=self.oracle.start,
+        )
 
     def _rule(self) -> MergeRule:
         if self._merge_engine is MergeEngine.FIRST_ROW:

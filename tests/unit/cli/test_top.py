@@ -84,3 +84,13 @@ def test_long_lists_are_cut(tmp_path: Path) -> None:
     assert "owners, 15 of 40" in shown
     assert "job-14" in shown
     assert "job-15" not in shown
+
+
+def test_changes_of_a_partition_that_came_back_are_counted_from_its_birth(tmp_path: Path) -> None:
+    with penstock.connect(tmp_path / "data") as connection:
+        table = connection.create_table("t", "day INT, id INT, PRIMARY KEY (day, id)", partitioned_by=["day"])
+        for _ in range(2):
+            table.create_partition({"day": 1})
+            table.upsert([{"day": 1, "id": number} for number in range(3)])
+            assert take_sample(connection).tables["default.t"]["changes"] == 3
+            table.drop_partition({"day": 1})

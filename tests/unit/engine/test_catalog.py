@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -23,6 +24,8 @@ from penstock.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
+from penstock.model.bucket import LIFE_OFFSETS
+from penstock.model.change import OFFSET_MAX
 from penstock.model.spec import make_spec
 from penstock.testing.manual_clock import ManualClock
 
@@ -260,7 +263,7 @@ def test_partitions_are_created_listed_and_dropped(catalog: Catalog, reopen: Cal
     assert catalog.partitions.drop(table_id, NEW_YEAR) == created
     assert catalog.partitions.drop(table_id, NEW_YEAR, if_exists=True) is None
     with pytest.raises(PartitionNotFoundError, match="list_partitions"):
-        catalog.partitions.drop(table_id, "day=2024-01-01")
+        catalog.partitions.drop(table_id, NEW_YEAR)
     for opened in (catalog, reopen()):
         assert opened.partitions.of(table_id) == []
         assert opened.partitions.dropped() == [(table_id, 1)]
@@ -375,3 +378,79 @@ def test_no_name_of_a_user_stands_in_a_key_unescaped(catalog: Catalog, store: Fu
         return entry.key.isascii() and entry.key.isprintable() and ".." not in entry.key
 
     assert all(printable(entry) for entry in store.list(""))
+
+
+def test_a_partition_begins_in_a_life_that_none_of_its_name_had(
+    catalog: Catalog, reopen: Callable[[], Catalog]
+) -> None:
+    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    begun = [catalog.partitions.create(table_id, NEW_YEAR).first_offset]
+    for turn in range(6):
+        catalog.partitions.drop(table_id, NEW_YEAR)
+        if turn % 2:
+            # Nothing of it is left but its number.
+            catalog.partitions.forget(table_id, turn + 1)
+        # The process may die between the drop and the next birth.
+        catalog = reopen() if turn % 3 else catalog
+        begun.append(catalog.partitions.create(table_id, NEW_YEAR).first_offset)
+
+    assert begun == [life * LIFE_OFFSETS for life in range(7)]
+    assert reopen().partitions.get(table_id, "day=2024-01-01").first_offset == begun[-1]
+
+
+def test_partitions_that_are_created_together_begin_together(catalog: Catalog) -> None:
+    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    catalog.partitions.ensure(table_id, ["day=2024-01-01", "day=2024-01-02"])
+    catalog.partitions.drop(table_id, NEW_YEAR)
+
+    made = catalog.partitions.ensure(table_id, ["day=2024-01-01", "day=2024-01-02", "day=2024-01-03"])
+
+    assert [partition.first_offset for partition in made] == [LIFE_OFFSETS, 0, LIFE_OFFSETS]
+
+
+def test_a_partition_stored_before_lives_were_began_at_0(
+    catalog: Catalog, store: FullStore, reopen: Callable[[], Catalog]
+) -> None:
+    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    for _ in range(2):
+        catalog.partitions.create(table_id, NEW_YEAR)
+        catalog.partitions.drop(table_id, NEW_YEAR)
+    catalog.partitions.create(table_id, NEW_YEAR)
+    (entry,) = store.list(f"catalog/partition/{table_id}/3")
+    facts = json.loads(entry.value)
+    del facts["first_offset"]
+    store.commit([Put(entry.key, json.dumps(facts).encode())])
+
+    older = reopen()
+
+    assert older.partitions.get(table_id, "day=2024-01-01").first_offset == 0
+    # What was dropped in those days counts, too.
+    assert older.partitions.create(table_id, {"day": date(2024, 1, 2)}).first_offset == 2 * LIFE_OFFSETS
+
+
+def test_a_table_whose_offsets_are_used_up_takes_no_more_partitions(
+    catalog: Catalog, store: FullStore, reopen: Callable[[], Catalog]
+) -> None:
+    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    catalog.partitions.create(table_id, NEW_YEAR)
+    lives = (OFFSET_MAX + 1) // LIFE_OFFSETS
+    store.commit([Put(f"catalog/counter/{table_id}", str(lives).encode())])
+    catalog = reopen()
+
+    last = catalog.partitions.create(table_id, {"day": date(2024, 1, 2)})
+    catalog.partitions.drop(table_id, NEW_YEAR)
+
+    assert last.first_offset == (lives - 2) * LIFE_OFFSETS
+    with pytest.raises(LimitError, match="go on in a new table"):
+        catalog.partitions.create(table_id, NEW_YEAR)
+    assert reopen().partitions.of(table_id) == [last]
+
+
+def test_a_partition_that_was_dropped_already_is_not_taken_for_the_next_of_its_name(catalog: Catalog) -> None:
+    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    old = catalog.partitions.create(table_id, NEW_YEAR)
+    assert catalog.partitions.drop(table_id, old) == old
+    new = catalog.partitions.create(table_id, NEW_YEAR)
+
+    assert catalog.partitions.drop(table_id, old) is None
+    assert catalog.partitions.of(table_id) == [new]

@@ -157,3 +157,23 @@ def test_partitions_older_than_their_retention_are_dropped() -> None:
     node.pass_time(2 * HOUR_MS)
     assert node.engine.list_partitions(info.table_id) == []
     assert node.engine.stats(info.table_id).background["partitions_expired"] == 1
+
+
+def test_late_rows_of_an_expired_partition_get_offsets_that_it_never_had() -> None:
+    node = Node()
+    info = node.table(
+        "day STRING, id BIGINT, v BIGINT, PRIMARY KEY (day, id)",
+        partitioned_by=["day"],
+        properties={"partition.retention": "1h"},
+    )
+    batch = pa.RecordBatch.from_pydict({"day": ["mon"], "id": [1], "v": [1]}, schema=info.schema.arrow_schema)
+    call = WriteCall(info.table_id, info.schema_id, Operation.UPSERT, batch)
+    ((bucket, old),) = node.engine.write(call).offsets.items()
+    node.pass_time(2 * HOUR_MS)
+
+    ((again, new),) = node.engine.write(call).offsets.items()
+
+    assert again == bucket
+    assert new[0] > old[1]
+    with pytest.raises(OffsetOutOfRangeError):
+        node.engine.open_cut(info.table_id, as_of={bucket: old[1]})

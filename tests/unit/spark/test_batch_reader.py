@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 import penstock
-from penstock.errors import InvalidError, OffsetOutOfRangeError, SchemaMismatchError
+from penstock.errors import InvalidError, OffsetOutOfRangeError, PartitionNotFoundError, SchemaMismatchError
 from penstock.spark.reading import cut
 from penstock.spark.source import PenstockDataSource
 from penstock.testing.server import ServerProcess
@@ -47,6 +47,53 @@ def test_ranges_of_large_buckets_cover_every_row_once(url: str, connection: pens
     assert len(splits) >= 20
     expected = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
     assert sorted(rows_of(reader), key=lambda row: row["id"]) == expected
+
+
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id, day)"], ids=["log", "keyed"])
+def test_ranges_are_of_one_size_also_where_offsets_begin_high(
+    url: str, connection: penstock.Connection, key: str
+) -> None:
+    table = connection.create_table("t", f"id BIGINT, day STRING{key}", partitioned_by=["day"])
+    put = table.upsert if key else table.append
+    rows = [{"id": number, "day": "mon"} for number in range(1000)]
+    put(rows)
+    reader = reader_of(url, split_rows=100)
+    plan = reader.partitions()
+    table.drop_partition({"day": "mon"})
+    put(rows)
+
+    sizes = [len(read(reader_of(url, split_rows=100), split)) for split in reader_of(url, split_rows=100).partitions()]
+
+    assert sizes == [100] * 10 + [0]
+    # The plan that was made before reads what is there now, if not in ranges of one size.
+    assert sorted(row["id"] for split in plan for row in read(reader, split)) == list(range(1000))
+
+
+def test_ranges_of_a_log_begin_at_its_base(url: str, connection: penstock.Connection) -> None:
+    table = connection.create_table("t", "id BIGINT")
+    table.append({"id": list(range(5000))})
+    table.truncate()
+    table.append({"id": list(range(1000))})
+    reader = reader_of(url, split_rows=100)
+
+    assert [len(read(reader, split)) for split in reader.partitions()] == [100] * 10
+
+
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id, day)"], ids=["log", "keyed"])
+def test_cut_of_a_partition_that_was_dropped_is_refused(url: str, connection: penstock.Connection, key: str) -> None:
+    table = connection.create_table("t", f"id BIGINT, day STRING{key}", partitioned_by=["day"])
+    put = table.upsert if key else table.append
+    put([{"id": number, "day": "mon"} for number in range(5)])
+    reader = reader_of(url, as_of=cut(url, "default.t"))
+    plan = reader.partitions()
+    assert len([row for split in plan for row in read(reader, split)]) == 5
+    table.drop_partition({"day": "mon"})
+
+    with pytest.raises(PartitionNotFoundError):
+        read(reader, plan[0])
+    put([{"id": number, "day": "mon"} for number in range(50)])
+    with pytest.raises(OffsetOutOfRangeError):
+        read(reader, plan[0])
 
 
 def test_tasks_of_one_plan_read_one_cut_through_a_restart_of_the_server(tmp_path: Path) -> None:

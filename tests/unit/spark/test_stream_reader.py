@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
@@ -11,6 +12,7 @@ from pyspark.sql.types import StructType
 import penstock
 from penstock.errors import ConflictError, InvalidError, LeaseNotFoundError, OffsetOutOfRangeError
 from penstock.spark.options import Options
+from penstock.spark.progress import Progress, progress
 from penstock.spark.reading import cut
 from penstock.spark.source import PenstockDataSource
 from penstock.spark.stream_offset import StreamOffset
@@ -49,6 +51,15 @@ class Stream:
         while (rows := self.step()) is not None:
             batches.append(rows)
         return batches
+
+
+def progress_of(stream: Stream) -> Progress:
+    """Return what `pks.progress` makes of the offsets that Spark shows of a query."""
+    latest = stream.reader.reportLatestOffset()
+    source = {"endOffset": stream.stands, "latestOffset": latest, "numInputRows": 0}
+    shown = progress(cast(Any, SimpleNamespace(id="q", lastProgress={"sources": [source], "batchId": 0})))
+    assert shown is not None
+    return shown
 
 
 def ids(batches: list[list[dict[str, Any]]]) -> list[int]:
@@ -218,6 +229,96 @@ def test_partitions_come_and_go(url: str, connection: penstock.Connection) -> No
 
     assert ids(seen) == list(range(9))
     assert all("mon" not in name for name in stream.stands["next"])
+
+
+@pytest.mark.parametrize("limit", [{}, {"max_rows_per_trigger": 3}], ids=["all", "limited"])
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id, day)"], ids=["log", "keyed"])
+def test_partition_that_comes_back_is_read_from_its_first_change(
+    url: str, connection: penstock.Connection, key: str, limit: dict[str, Any]
+) -> None:
+    table = connection.create_table("t", f"id BIGINT, day STRING{key}", buckets=2, partitioned_by=["day"])
+    put = table.upsert if key else table.append
+    put([{"id": number, "day": "mon"} for number in range(6)])
+    stream = Stream(url, **limit)
+    seen = stream.run()
+    began = stream.stands
+
+    for births in range(2):
+        table.drop_partition({"day": "mon"})
+        put([{"id": number, "day": "mon"} for number in range(100 * births + 10, 100 * births + 30)])
+        seen += stream.run()
+    table.drop_partition({"day": "mon"})
+    table.create_partition({"day": "mon"})
+    seen += stream.run()
+
+    assert ids(seen) == [*range(6), *range(10, 30), *range(110, 130)]
+    # A new stream, whose snapshot or log begins in a later life, shares its limit out as ever.
+    put([{"id": number, "day": "mon"} for number in range(20)])
+    late = Stream(url, **limit).run()
+    assert ids(late) == list(range(20))
+    assert not limit or all(len(rows) == 3 for rows in late[:-1])
+    # So is a query that was away for all of that.
+    stream.stands = began
+    assert ids(stream.run()) == list(range(20))
+
+
+def test_partitions_that_begin_high_count_by_their_rows(url: str, connection: penstock.Connection) -> None:
+    table = connection.create_table("t", "id BIGINT, day STRING, PRIMARY KEY (id, day)", partitioned_by=["day"])
+    table.upsert([{"id": number, "day": "mon"} for number in range(100)])
+    for day in ("tue", "tue", "wed"):
+        table.create_partition({"day": day})
+        table.upsert([{"id": number, "day": day} for number in range(2)])
+        if day == "tue":
+            table.drop_partition({"day": day})
+    stream = Stream(url, max_rows_per_trigger=10)
+
+    first = stream.step()
+    behind = progress_of(stream)
+    stream.run()
+    table.create_partition({"day": "tue"})
+
+    # Two rows of one bucket, so eight of the other: its share is not lost on offsets that were never there.
+    assert first is not None
+    assert len(first) == 10
+    assert behind.rows_behind_total == 92
+    # A partition without rows is no reason for a micro-batch.
+    assert stream.step() is None
+    table.upsert([{"id": number, "day": "tue"} for number in range(3)])
+    assert progress_of(stream).rows_behind_total == 3
+
+
+def test_micro_batch_of_a_partition_that_is_gone_is_not_read_from_the_next_of_its_name(
+    url: str, connection: penstock.Connection
+) -> None:
+    table = connection.create_table("t", "id BIGINT, day STRING", partitioned_by=["day"])
+    table.append({"id": list(range(5)), "day": ["mon"] * 5})
+    strict, lax = Stream(url), Stream(url, fail_on_data_loss=False)
+    start = strict.stands
+    end = strict.reader.latestOffset(start, ReadAllAvailable())
+    table.drop_partition({"day": "mon"})
+    table.append({"id": list(range(10, 20)), "day": ["mon"] * 10})
+
+    with pytest.raises(OffsetOutOfRangeError):
+        strict.read(start, end)
+    assert lax.read(start, end) == []
+    lax.stands = end
+    assert ids(lax.run()) == list(range(10, 20))
+
+
+def test_lost_changes_of_a_partition_that_came_back_are_a_loss(url: str, connection: penstock.Connection) -> None:
+    table = connection.create_table("t", "id BIGINT, day STRING", partitioned_by=["day"])
+    table.append({"id": list(range(5)), "day": ["mon"] * 5})
+    strict, lax = Stream(url), Stream(url, fail_on_data_loss=False)
+    strict.run()
+    lax.run()
+    table.drop_partition({"day": "mon"})
+    table.append({"id": list(range(10, 20)), "day": ["mon"] * 10})
+    table.truncate()
+    table.append({"id": list(range(20, 30)), "day": ["mon"] * 10})
+
+    with pytest.raises(OffsetOutOfRangeError, match="failOnDataLoss"):
+        strict.run()
+    assert ids(lax.run()) == list(range(20, 30))
 
 
 def test_lease_holds_the_snapshot_until_it_was_read(url: str, connection: penstock.Connection) -> None:
