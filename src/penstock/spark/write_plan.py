@@ -7,6 +7,7 @@ to the tasks with the job, so every task writes the columns that the table had w
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from penstock.client.cast import castable
 from penstock.client.link import Link
-from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
+from penstock.errors import AlreadyExistsError, InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.model.agg_mode import AggMode
 from penstock.model.calls import Operation
 from penstock.model.change import RESERVED_NAMES
@@ -140,8 +141,10 @@ def _grow(options: Options, link: Link, info: TableInfo, strangers: list[StructF
     # All types first: a table that grew by some columns of a job that is refused is nobody's wish.
     types = [canonical(arrow_field(field).type, field.name) for field in strangers]
     for field, kind in zip(strangers, types, strict=True):
-        info = link.node.add_column(info.table_id, field.name, kind)
-    return info
+        # Another job may add it at the same time: then the data is checked against what that one added.
+        with suppress(AlreadyExistsError):
+            link.node.add_column(info.table_id, field.name, kind)
+    return link.retry.run(lambda: link.node.table(options.table))
 
 
 def _named(info: TableInfo, wanted: tuple[str, ...]) -> tuple[str, ...]:

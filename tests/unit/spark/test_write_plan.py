@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import types as spark
 
@@ -14,7 +15,9 @@ import penstock
 from penstock.client.link import Link
 from penstock.engine.engine import Engine
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
+from penstock.model.aggregate import AggFunction
 from penstock.model.calls import Operation
+from penstock.model.table import TableInfo
 from penstock.spark.options import Options
 from penstock.spark.write_plan import WritePlan, plan_write
 
@@ -97,6 +100,26 @@ def test_a_schema_grows_only_when_asked(link: Link) -> None:
     assert made.info.schema.names == ["id", "city", "amount", "note"]
     with pytest.raises(SchemaMismatchError, match="needs a function"):
         plan(link, "shop.sums", "k bigint, extra bigint", merge_schema=True)
+
+
+class Overtaken(Engine):
+    """An engine on which another job adds a column just before this one does."""
+
+    def add_column(self, table_id: int, name: str, type: pa.DataType, agg: AggFunction | None = None) -> TableInfo:
+        super().add_column(table_id, name, type, agg)
+        return super().add_column(table_id, name, type, agg)
+
+
+def test_a_column_that_another_job_adds_at_the_same_time_is_used(tmp_path: Path) -> None:
+    with penstock.connect(tmp_path / "data") as conn:
+        conn.create_table("orders", ORDERS)
+    link = Link(Overtaken.open(tmp_path / "data"), "embedded")
+
+    made = plan(link, "orders", "id bigint, city string, amount double, note string, n int", merge_schema=True)
+
+    assert made.info.schema.names == ["id", "city", "amount", "note", "n"]
+    assert made.info.schema_id == link.node.table("default.orders").schema_id
+    link.close()
 
 
 @pytest.mark.parametrize(
