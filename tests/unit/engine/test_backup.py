@@ -33,6 +33,8 @@ def data(tmp_path: Path) -> Path:
         )
         days.upsert([{"day": day, "id": 1} for day in ("mon", "tue", "wed")])
         days.drop_partition({"day": "tue"})
+        days.upsert([{"day": "tue", "id": 2}])
+        days.create_partition({"day": "thu"})
         log = connection.create_table("shop.log", "a BIGINT")
         for value in range(3):
             log.append({"a": [value] * 4})
@@ -88,6 +90,21 @@ def test_restored_tables_take_writes_and_give_changes_from_the_cut_on(backup: Pa
             assert table.get(id=21) is None
             table.upsert([{"id": 21, "v": 4, "note": None}])
             assert table.scan().to_arrow().num_rows == 90
+
+
+def test_partitions_of_a_restored_table_go_on_in_their_lives(data: Path, backup: Path, tmp_path: Path) -> None:
+    restore_backup(backup, tmp_path / "restored")
+    with penstock.connect(data) as connection:
+        cut = connection.table("shop.days").cut()
+
+    with penstock.connect(tmp_path / "restored") as connection:
+        days = connection.table("shop.days")
+        days.upsert([{"day": day, "id": 3} for day in ("mon", "tue", "thu")])
+        days.drop_partition({"day": "mon"})
+        days.upsert([{"day": "mon", "id": 4}])
+        changes = [row for batch in days.changes(start=cut) for row in batch.to_pylist()]
+
+    assert {(row["day"], row["id"]) for row in changes} == {("mon", 4), ("tue", 3), ("thu", 3)}
 
 
 def test_backup_is_one_cut_of_each_table_while_others_write(data: Path, tmp_path: Path) -> None:
