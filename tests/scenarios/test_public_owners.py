@@ -251,6 +251,9 @@ def test_wrong_arguments_are_named(table: penstock.Table) -> None:
         table.upsert(sales("Ulm"), owner=b"junk")
     with pytest.raises(InvalidError, match="owner= takes"):
         table.upsert(sales("Ulm"), owner="job-7")  # type: ignore[arg-type]
+    for name in ("", "a\0b", "\u202e7-boj", "\x1b[2J", "x" * 201):
+        with pytest.raises(InvalidError, match="an owner id has 1 to 200 printable characters"):
+            table.acquire_owner(name, columns=["visits"])
 
 
 def test_open_epoch_survives_a_restart_and_is_undone_or_committed(tmp_path: Path) -> None:

@@ -341,8 +341,10 @@ class Owners:
         info = self._table.info
         if not info.options.owners_allowed:
             raise UnsupportedError("the table has column-lock.enabled=false; owners need it", table=info.path)
-        if not call.owner or len(call.owner) > ID_LENGTH_MAX:
-            raise InvalidError(f"an owner id has 1 to {ID_LENGTH_MAX} characters", owner=call.owner[:60])
+        if not call.owner or not call.owner.isprintable() or len(call.owner) > ID_LENGTH_MAX:
+            raise InvalidError(
+                f"an owner id has 1 to {ID_LENGTH_MAX} printable characters", owner=ascii(call.owner)[:80]
+            )
         if call.ttl_ms is not None and call.ttl_ms <= 0:
             raise InvalidError("the ttl is longer than zero", ttl_ms=call.ttl_ms)
         if call.columns is None:
