@@ -334,6 +334,22 @@ def test_other_rows_of_a_micro_batch_that_is_written_are_refused_and_its_repetit
         start(2).awaitTermination()
 
 
+def test_a_column_that_comes_with_a_later_micro_batch_is_not_left_out_in_silence(job: Job) -> None:
+    job.connection.create_table(job.path, SUMS, buckets=2)
+    sink = pks.sink(job.url, job.path)
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        sink(df.drop("n") if batch_id == 0 else df, batch_id)
+
+    writer = job.stream().writeStream.foreachBatch(write).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(job.checkpoint)).start()
+
+    with pytest.raises(PySparkException, match=r"the columns of its first micro-batch.* columns=\['n'\]"):
+        query.awaitTermination()
+    assert job.owner().committed_epoch == 0
+    sink.release()
+
+
 def test_two_sinks_with_owners_of_their_own_share_a_micro_batch(job: Job) -> None:
     table = job.connection.create_table(job.path, "k BIGINT, total BIGINT, n BIGINT, PRIMARY KEY (k)", buckets=2)
     sinks = [pks.sink(job.url, job.path, owner=f"part-{part}") for part in range(2)]

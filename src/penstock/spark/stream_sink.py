@@ -45,6 +45,7 @@ class _Held:
 
     query: str
     link: Link
+    columns: frozenset[str]
     plan: WritePlan
     staged: bool
     grant: OwnerGrant
@@ -55,6 +56,20 @@ class _Held:
         """Return the server, the table, and under which owner's name it is written."""
         options = self.plan.options
         return options.url, self.plan.info.table_id, options.get("owner") or self.query
+
+    def refuse_other_columns(self, df: DataFrame) -> None:
+        """Refuse rows with other columns than the first micro-batch had: those that came later would be left out.
+
+        Raises:
+            InvalidError: the columns are others.
+        """
+        if frozenset(df.columns) != self.columns:
+            raise InvalidError(
+                "a sink writes the columns of its first micro-batch; give it the same ones always, or others a sink "
+                "of their own",
+                table=self.plan.info.path,
+                columns=sorted(self.columns.symmetric_difference(df.columns)),
+            )
 
     def refuse_second(self, run: Run) -> None:
         """Refuse other rows of a micro-batch that is committed: taken for its repetition they would be lost.
@@ -90,12 +105,14 @@ class StreamSink:
             ConflictError: a later micro-batch is committed (the checkpoint was reset), the owner id belongs
                 to another query, or the table has not seen the micro-batches before.
             LockedError: another owner holds the columns, and goes on holding them.
-            InvalidError: this run of the micro-batch has written into the table already.
+            InvalidError: this run of the micro-batch has written into the table already, or it has other columns
+                than the first.
             UnavailableError: the server is away for longer than `retryTimeout`.
         """
         if self._held is None:
             self._held = self._open(df, batch_id)
         held = self._held
+        held.refuse_other_columns(df)
         epoch = job_epoch.begin(held.link, held.grant, batch_id)
         run = (micro_batch_run(df), batch_id)
         if epoch.committed:
@@ -125,7 +142,8 @@ class StreamSink:
         if grant.open_epoch is not None:
             # What a driver left that died: `begin` would undo it too, and not say how much it was.
             note_undone(query, job_epoch.undo(link, grant.token))
-        return _Held(query, link, plan, staged, grant, _renewal(link, grant) if self._lasting else None)
+        renewal = _renewal(link, grant) if self._lasting else None
+        return _Held(query, link, frozenset(df.columns), plan, staged, grant, renewal)
 
 
 def refuse_early(options: Options, df: DataFrame) -> None:
