@@ -123,7 +123,7 @@ def test_a_cut_of_the_old_partition_is_refused(table: penstock.Table) -> None:
     cut = table.cut()
     again(table, range(30))
 
-    with pytest.raises(OffsetOutOfRangeError):
+    with pytest.raises(OffsetOutOfRangeError, match="dropped with its partition"):
         table.scan(as_of=cut).to_arrow()
     assert found(table.scan().to_arrow().to_batches()) == all_new(range(30))
 

@@ -35,7 +35,8 @@ class Pins:
         with self._lock:
             if offset < self._base:
                 raise OffsetOutOfRangeError(
-                    "offset is below the base: what it needs was compacted away; start from the base or a new scan",
+                    "offset is below the base: what it needs was compacted away, or dropped with its partition;"
+                    " start from the base or a new scan",
                     offset=offset,
                     base=self._base,
                 )
