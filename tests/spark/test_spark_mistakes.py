@@ -104,6 +104,11 @@ MISTAKES: dict[str, tuple[Mistake, type[PenstockError], str]] = {
         InvalidError,
         "pass checkpoint=",
     ),
+    "read a snapshot at a cut": (
+        lambda d: d.read(source="snapshot", as_of=pks.cut(d.url, d.path)),
+        InvalidError,
+        "only live rows are read as_of a cut",
+    ),
     "read at no cut": (lambda d: d.read(as_of="yesterday"), InvalidError, r"pks\.cut"),
     "read where no server is": (lambda d: d.read(url=NOWHERE, retry_timeout="1s"), UnavailableError, "that it runs"),
     "read the changes of no kind": (lambda d: d.changes(images="before"), InvalidError, "images is one of full, after"),

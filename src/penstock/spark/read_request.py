@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from penstock.client.change_pull import change_schema
 from penstock.client.link import Link
 from penstock.client.scan_request import ScanSource, compile_filter, project
+from penstock.errors import InvalidError
 from penstock.model.change import RESERVED_NAMES
 from penstock.model.table import TableInfo
 from penstock.spark.options import Options
@@ -55,9 +56,12 @@ def source_of(options: Options) -> ScanSource:
     """Return where the rows come from.
 
     Raises:
-        InvalidError: the option names no source.
+        InvalidError: the option names no source, or one that is not read at a cut while as_of names one.
     """
-    return ScanSource(options.choice("source", list(ScanSource)))
+    source = ScanSource(options.choice("source", list(ScanSource)))
+    if source is not ScanSource.LIVE_KV and options.is_set("as_of"):
+        raise InvalidError("only live rows are read as_of a cut; leave as_of or source out", source=source.value)
+    return source
 
 
 def offered(info: TableInfo, source: ScanSource, columns: tuple[str, ...] | None) -> pa.Schema:
