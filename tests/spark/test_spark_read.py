@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from pyspark.sql import functions as sf
 
 import penstock
 import penstock.spark as pks
+
+Load = Callable[..., DataFrame]
 
 
 def by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -27,8 +30,19 @@ def rows_in(table: penstock.Table, **scan: Any) -> list[dict[str, Any]]:
     return by_id(table.scan(**scan).to_arrow().to_pylist())
 
 
-def test_table_reads_as_the_client_reads_it(spark: SparkSession, url: str, orders: penstock.Table) -> None:
-    frame = pks.read(spark, url, orders.path)
+def by_format(spark: SparkSession, url: str, table: str, **options: Any) -> DataFrame:
+    return spark.read.format("penstock").options(url=url, table=table, **options).load()
+
+
+@pytest.fixture(params=[pks.read, by_format], ids=["read", "format"])
+def load(request: pytest.FixtureRequest) -> Load:
+    """Return a way to load a table: Spark runs the two by different plans."""
+    found: Load = request.param
+    return found
+
+
+def test_table_reads_as_the_client_reads_it(spark: SparkSession, url: str, orders: penstock.Table, load: Load) -> None:
+    frame = load(spark, url, orders.path)
 
     assert rows_of(frame) == rows_in(orders)
     assert frame.schema.simpleString() == "struct<id:bigint,city:string,amount:double>"
@@ -62,13 +76,34 @@ def test_columns_filter_and_schema_choose_what_travels(spark: SparkSession, url:
     assert given.count() == 990, "a filter of one query does not stay for the next"
 
 
-def test_large_buckets_are_read_by_several_tasks(spark: SparkSession, url: str, orders: penstock.Table) -> None:
-    frame = pks.read(spark, url, orders.path, split_rows=100)
+def test_large_buckets_are_read_by_several_tasks(
+    spark: SparkSession, url: str, orders: penstock.Table, load: Load
+) -> None:
+    frame = load(spark, url, orders.path, split_rows=100)
 
     parts = frame.select("id", sf.spark_partition_id().alias("part"))
 
     assert parts.select("part").distinct().count() > 4
     assert rows_of(frame) == rows_in(orders)
+
+
+def test_join_does_not_take_a_table_for_small(
+    spark: SparkSession, url: str, orders: penstock.Table, load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = load(spark, url, orders.path)
+
+    frame.join(frame.withColumnRenamed("city", "c"), "id").explain()
+
+    plan = capsys.readouterr().out
+    assert "SortMergeJoin" in plan, "it may have grown since, and is not sent whole to every executor"
+
+
+def test_plan_names_the_table(
+    spark: SparkSession, url: str, orders: penstock.Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pks.read(spark, url, orders.path).explain()
+
+    assert f"penstock {orders.path}" in capsys.readouterr().out
 
 
 def test_as_of_reads_the_past_again_and_again(spark: SparkSession, url: str, orders: penstock.Table) -> None:
@@ -135,6 +170,8 @@ def test_each_execution_of_a_view_reads_the_present_and_one_cut(
         counts = [joined.first() for _ in range(2)]
         other = pks.read(spark, url, orders.path).select("id")
         apart = spark.table("orders").select("id").exceptAll(other).count()
+        alike = other.join(other.withColumnRenamed("id", "b"), sf.col("id") == sf.col("b"), "full")
+        alone = alike.where("id IS NULL OR b IS NULL").count()
     finally:
         stop.set()
         writer.join()
@@ -144,13 +181,16 @@ def test_each_execution_of_a_view_reads_the_present_and_one_cut(
     assert before == Row(n=990)
     assert all(count is not None and count["n"] == count["m"] and count["n"] % 100 == 90 for count in counts)
     assert apart == 0, "two relations of one query are read at one cut"
+    assert alone == 0, "both sides of a self-join are read at one cut"
     assert after is not None
     assert after["n"] == orders.stats().live_rows
 
 
-def test_cached_plan_and_rdd_keep_the_rows_they_read(spark: SparkSession, url: str, orders: penstock.Table) -> None:
-    cached = pks.read(spark, url, orders.path).cache()
-    numbers = pks.read(spark, url, orders.path).rdd.map(lambda row: row["id"])
+def test_cached_plan_and_rdd_keep_the_rows_they_read(
+    spark: SparkSession, url: str, orders: penstock.Table, load: Load
+) -> None:
+    cached = load(spark, url, orders.path).cache()
+    numbers = load(spark, url, orders.path).rdd.map(lambda row: row["id"])
     first, first_numbers = cached.count(), numbers.count()
     orders.upsert([{"id": 5000, "city": "x", "amount": 1.0}])
 
@@ -159,13 +199,13 @@ def test_cached_plan_and_rdd_keep_the_rows_they_read(spark: SparkSession, url: s
 
 
 def test_partition_added_after_load_is_read(
-    spark: SparkSession, url: str, connection: penstock.Connection, path: str
+    spark: SparkSession, url: str, connection: penstock.Connection, path: str, load: Load
 ) -> None:
     table = connection.create_table(
         path, "id BIGINT, day STRING, PRIMARY KEY (id, day)", buckets=2, partitioned_by=["day"]
     )
     table.upsert([{"id": number, "day": "mon"} for number in range(20)])
-    frame = pks.read(spark, url, path)
+    frame = load(spark, url, path)
     assert rows_of(frame) == rows_in(table)
 
     table.upsert([{"id": number, "day": "tue"} for number in range(20, 50)])
@@ -176,13 +216,19 @@ def test_partition_added_after_load_is_read(
     assert rows_of(frame) == rows_in(table)
 
 
+@pytest.fixture
+def clicks(connection: penstock.Connection, orders: penstock.Table) -> penstock.Table:
+    """Return a log of clicks on two orders."""
+    table = connection.create_table(f"{orders.path}_clicks", "order_id BIGINT", buckets=2)
+    table.append({"order_id": [1, 2]})
+    return table
+
+
 def test_static_side_of_a_stream_is_read_anew_in_each_micro_batch(
-    spark: SparkSession, url: str, connection: penstock.Connection, orders: penstock.Table, tmp_path: Path
+    spark: SparkSession, url: str, *, orders: penstock.Table, clicks: penstock.Table, tmp_path: Path, load: Load
 ) -> None:
-    clicks = connection.create_table(f"{orders.path}_clicks", "order_id BIGINT", buckets=2)
-    clicks.append({"order_id": [1, 2]})
     seen: list[tuple[int, str]] = []
-    static = pks.read(spark, url, orders.path).withColumnRenamed("id", "order_id")
+    static = load(spark, url, orders.path).withColumnRenamed("id", "order_id")
     joined = pks.read_stream(spark, url, clicks.path, starting="earliest").join(static, "order_id")
 
     def run() -> None:
@@ -249,6 +295,8 @@ def test_views_of_a_database_answer_sql(spark: SparkSession, url: str, connectio
 
     assert names == ["a", "b-2"]
     assert spark.sql("SELECT count(*) AS n FROM a JOIN `b-2` USING (id)").first() == Row(n=2)
+    spark.sql("INSERT INTO a SELECT id FROM `b-2`")
+    assert spark.sql("SELECT count(*) AS n FROM a").first() == Row(n=4)
 
 
 def test_wrong_requests_say_what_is_wrong(spark: SparkSession, url: str, orders: penstock.Table) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.cut_pin import CutPin
 from penstock.client.scan_request import ScanSource
@@ -14,6 +14,7 @@ from penstock.errors import InvalidError
 from penstock.model.bucket import TableBucket
 from penstock.model.names import name_list
 from penstock.spark.links import planning_link
+from penstock.spark.mapped_read import read_mapped
 from penstock.spark.option_use import check_use
 from penstock.spark.options import Options
 from penstock.spark.query_id import local_context
@@ -46,7 +47,7 @@ def read(
         "as_of": _cut_text(as_of, url, table, options),
         "source": source,
     }
-    return _reader(spark, url, table, given | options).load()
+    return _frame(spark, url, table, given | options)
 
 
 def changes(
@@ -74,7 +75,7 @@ def changes(
         "columns": None if columns is None else name_list(columns),
         "source": ScanSource.LOG.value,
     }
-    return _reader(spark, url, table, given | options).load()
+    return _frame(spark, url, table, given | options)
 
 
 def read_stream(
@@ -127,8 +128,25 @@ def cut(url: str | None, table: str, **options: Any) -> str:
     return StreamPosition.of(info.table_id, pin.offsets, None).encode()
 
 
-def _reader(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any]) -> DataFrameReader:
-    return spark.read.format(PenstockDataSource.name()).options(**_asked(spark, url, table, given, "read", "changes"))
+def relation(spark: SparkSession, url: str | None, table: str, **options: Any) -> DataFrame:
+    """Return a table as a relation of Spark's: the same rows as `read` gives, not as fast, but SQL can insert into it.
+
+    Raises:
+        InvalidError: an option is not understood.
+        TableNotFoundError: there is no such table.
+    """
+    return _relation(spark, _asked(spark, url, table, options, "read"))
+
+
+def _frame(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any]) -> DataFrame:
+    asked = _asked(spark, url, table, given, "read", "changes")
+    if local_context(spark) is None:
+        return _relation(spark, asked)
+    return read_mapped(spark, PenstockDataSource(asked), name=f"penstock {table}")
+
+
+def _relation(spark: SparkSession, asked: Mapping[str, str]) -> DataFrame:
+    return spark.read.format(PenstockDataSource.name()).options(**asked).load()
 
 
 def _asked(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any], *uses: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from penstock.spark.column_name import quoted
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options
-from penstock.spark.reading import read
+from penstock.spark.reading import relation
 
 
 def views(spark: SparkSession, url: str | None, database: str, **options: Any) -> list[str]:
@@ -24,5 +24,5 @@ def views(spark: SparkSession, url: str | None, database: str, **options: Any) -
     link = planning_link(Options({"url": url} | options))
     names = link.retry.run(lambda: link.node.list_tables(database))
     for name in names:
-        read(spark, url, f"{database}.{name}", **options).createOrReplaceTempView(quoted(name))
+        relation(spark, url, f"{database}.{name}", **options).createOrReplaceTempView(quoted(name))
     return names
