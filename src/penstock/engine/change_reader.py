@@ -87,11 +87,13 @@ class ChangeReader:
         """Return base and end of every bucket; with a timestamp, base is the first change at or after it."""
         found = {}
         for bucket, view in table.view.items():
-            base = view.base
+            name, base = table.find_name(bucket), view.base
+            if name is None:
+                continue  # its partition was dropped since
             if timestamp_ms is not None:
                 first = view.directory(base, view.visible).first_offset_at(timestamp_ms)
                 base = view.visible if first is None else max(base, first)
-            found[table.name(bucket)] = Offsets(base, view.visible)
+            found[name] = Offsets(base, view.visible)
         return found
 
     def reap(self) -> int:

@@ -74,7 +74,7 @@ class Committer:
 
     @property
     def tablets(self) -> Mapping[BucketId, Tablet]:
-        """Return the open buckets."""
+        """Return the open buckets; what was returned stays as it is when others come or go."""
         return self._tablets
 
     def write(self, write: QueuedWrite) -> dict[BucketId, tuple[int, int]]:
@@ -115,22 +115,29 @@ class Committer:
         """Take up buckets."""
 
         def add() -> None:
-            for bucket, tablet in tablets.items():
+            for tablet in tablets.values():
                 tablet.exclusively = self.run
                 if self.guard is not None:
                     self.guard.adopt(tablet)
-                self._tablets[bucket] = tablet
+            self._tablets = {**self._tablets, **tablets}
 
         self.run(add)
 
     def replace_tablet(self, tablet: Tablet) -> None:
         """Put a reopened bucket in the place of the failed one; only inside a step."""
         tablet.exclusively = self.run
-        self._tablets[tablet.bucket] = tablet
+        self._tablets = {**self._tablets, tablet.bucket: tablet}
 
     def remove_tablets(self, buckets: list[BucketId]) -> list[Tablet]:
         """Let go of buckets; they vanish from the view."""
-        return self.run(lambda: [self._tablets.pop(bucket) for bucket in buckets if bucket in self._tablets])
+
+        def remove() -> list[Tablet]:
+            left = dict(self._tablets)
+            gone = [left.pop(bucket) for bucket in buckets if bucket in left]
+            self._tablets = left
+            return gone
+
+        return self.run(remove)
 
     def close(self, reason: PenstockError) -> None:
         """Finish what waits, then refuse everything; idempotent."""

@@ -88,10 +88,14 @@ class LiveTable:
         Raises:
             PartitionNotFoundError: its partition was dropped, and nobody reads it any more.
         """
-        found = self._names.get(bucket) or self.left.name(bucket)
+        found = self.find_name(bucket)
         if found is None:
             raise PartitionNotFoundError("the partition was dropped", table=self.info.path)
         return found
+
+    def find_name(self, bucket: BucketId) -> TableBucket | None:
+        """Return how users name a bucket; None if its partition was dropped, and nobody reads it any more."""
+        return self._names.get(bucket) or self.left.name(bucket)
 
     def tablet(self, bucket: BucketId) -> Tablet | None:
         """Return a bucket that is open here, also one that left with its partition."""
@@ -191,8 +195,8 @@ class LiveTable:
             self.left.add(tablets)
             for bucket in gone:
                 name = self._names.pop(bucket)
-                # The name may stand for the next partition already.
-                if self._ids[name] == bucket:
+                # The name may stand for the next partition already, or that one may be gone, too.
+                if self._ids.get(name) == bucket:
                     del self._ids[name]
             self._partitions.pop(partition_id, None)
 

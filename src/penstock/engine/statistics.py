@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.engine.live_table import LiveTable
 from penstock.engine.retention import file_bytes
+from penstock.model.bucket import TableBucket
 from penstock.model.calls import BucketStats, TableStats
 from penstock.tablet.tablet import Tablet
 
@@ -14,7 +15,8 @@ from penstock.tablet.tablet import Tablet
 def table_stats(table: LiveTable, background: Mapping[str, Any]) -> TableStats:
     """Return totals and the state of each bucket."""
     tablets = sorted(table.committer.tablets.values(), key=lambda tablet: tablet.bucket)
-    buckets = [_bucket_stats(table, tablet) for tablet in tablets]
+    # One without a name is of a partition that was dropped since.
+    buckets = [_bucket_stats(name, t) for t in tablets if (name := table.find_name(t.bucket)) is not None]
     return TableStats(
         rows=sum(bucket.rows for bucket in buckets),
         live_rows=sum(bucket.live_rows for bucket in buckets),
@@ -24,11 +26,11 @@ def table_stats(table: LiveTable, background: Mapping[str, Any]) -> TableStats:
     )
 
 
-def _bucket_stats(table: LiveTable, tablet: Tablet) -> BucketStats:
+def _bucket_stats(name: TableBucket, tablet: Tablet) -> BucketStats:
     view = tablet.view
     runs = [run for span in tablet.state.sealed for run in span.runs]
     return BucketStats(
-        bucket=table.name(tablet.bucket),
+        bucket=name,
         base=view.base,
         visible=view.visible,
         rows=view.rows,

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from penstock.engine.change_reader import ChangeReader
+from penstock.engine.settings import Settings
+from penstock.engine.statistics import table_stats
 from penstock.errors import LimitError, PartitionNotFoundError
 from penstock.model.bucket import LIFE_OFFSETS
 from penstock.model.partition import PartitionInfo
 from penstock.testing.live_table import live_tables, write
+from penstock.testing.manual_clock import ManualClock
 
 
 def test_bucket_keeps_its_name_until_nobody_reads_its_partition() -> None:
@@ -52,3 +59,49 @@ def test_bucket_of_a_partition_takes_no_change_beyond_its_life(ddl: str) -> None
             write(table, [{"day": 1, "id": 9}])
 
         assert taken == (3 * LIFE_OFFSETS - 5, 3 * LIFE_OFFSETS - 1)
+
+
+def test_name_is_free_again_whichever_of_its_partitions_leaves_last() -> None:
+    with live_tables() as rig:
+        table = rig.create("default.sales", "day INT, id INT, PRIMARY KEY (day, id)", partitioned_by=["day"])
+        (name,) = write(table, [{"day": 1, "id": 1}]).offsets
+        first = table.bucket_id(name)
+        rig.catalog.partitions.drop(table.info.table_id, {"day": 1})
+        table.add_partition(rig.catalog.partitions.create(table.info.table_id, {"day": 1}))
+        second = table.bucket_id(name)
+        rig.catalog.partitions.drop(table.info.table_id, {"day": 1})
+
+        table.drop_partition(second.partition_id)
+        table.drop_partition(first.partition_id)
+
+        assert table.buckets() == []
+        assert write(table, [{"day": 1, "id": 2}]).offsets == {name: (2 * LIFE_OFFSETS, 2 * LIFE_OFFSETS + 1)}
+
+
+def test_whoever_goes_through_the_buckets_may_do_so_while_partitions_come_and_go() -> None:
+    with live_tables() as rig:
+        table = rig.create("default.sales", "day INT, id INT, PRIMARY KEY (day, id)", partitioned_by=["day"])
+        names = write(table, [{"day": day, "id": 1} for day in range(3)]).offsets
+        ids = [table.bucket_id(name) for name in names]
+        seen = iter(table.committer.tablets.items())
+        assert next(seen)[0] == ids[0]
+
+        table.drop_partition(ids[1].partition_id)
+        write(table, [{"day": 3, "id": 1}])
+
+        assert [bucket for bucket, _ in seen] == ids[1:]
+
+
+def test_partition_that_goes_meanwhile_fails_neither_offsets_nor_stats() -> None:
+    with live_tables() as rig:
+        table = rig.create("default.sales", "day INT, id INT, PRIMARY KEY (day, id)", partitioned_by=["day"])
+        gone, left = write(table, [{"day": day, "id": 1} for day in range(2)]).offsets
+        # What was taken before the drop, as it is for who is in the middle of it.
+        before: Any = SimpleNamespace(view=table.view, committer=SimpleNamespace(tablets=table.committer.tablets))
+        before.find_name = table.find_name
+        partition_id = table.bucket_id(gone).partition_id
+        table.drop_partition(partition_id)
+        table.left.remove(partition_id)
+
+        assert ChangeReader(Settings(), ManualClock()).offsets(before) == {left: (0, 1)}
+        assert [found.bucket for found in table_stats(before, {}).buckets] == [left]
