@@ -82,13 +82,16 @@ def _read_array(
 
 def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
     """Yield lines as they are there: whoever pipes a few does not wait for a block to fill."""
-    rest = b""
+    # Pieces of one line, joined once: an array may be a single line, as large as the file.
+    rest: list[bytes] = []
     while chunk := cast(io.BufferedReader, stream).read1(BLOCK_BYTES):
-        head, newline, rest = (rest + chunk).rpartition(b"\n")
+        head, newline, last = chunk.rpartition(b"\n")
         if newline:
-            yield head.split(b"\n")
-    if rest:
-        yield [rest]
+            yield b"".join([*rest, head]).split(b"\n")
+            rest = []
+        rest.append(last)
+    if any(rest):
+        yield [b"".join(rest)]
 
 
 def _parse(decoder: json.JSONDecoder, lines: list[bytes], numbers: list[int], file: str) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pyarrow as pa
 import pytest
@@ -60,6 +61,18 @@ def test_array_is_rows(text: bytes) -> None:
 
     assert block.data == {"id": [1, 2], "note": [None, "x"]}
     assert (block.rows, block.unit, list(block.numbers)) == (2, "row", [1, 2])
+
+
+def test_array_on_one_line_is_read_in_time_that_grows_with_it() -> None:
+    text = b'[{"id": 1},' + b" " * (8 << 20) + b'{"id": 2}]'
+    pipe = io.BufferedReader(Trickle(*(text[start : start + 512] for start in range(0, len(text), 512))), 512)
+    began = time.process_time()
+
+    (block,) = read_json(pipe, SCHEMA, "stdin")
+
+    assert block.data["id"] == [1, 2]
+    # Seconds, where what was read so far was copied for every piece.
+    assert time.process_time() - began < 2
 
 
 def test_array_of_many_rows_is_some_blocks() -> None:
