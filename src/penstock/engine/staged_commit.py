@@ -168,7 +168,7 @@ class StagedCommit:
         removes = False
         for buckets in self._portions(files):
             writes = self._writes(owner, files, buckets)
-            if self._may_refuse:
+            if self._may_refuse(writes):
                 removes |= removes_rows(committer.plan_now(writes))
             else:
                 # Their rows replace others or are ignored, whatever they are: no plan of them can fail.
@@ -199,11 +199,14 @@ class StagedCommit:
         found = (self._write(owner, file, buckets) for file in files)
         return [write for write in found if write is not None]
 
-    @property
-    def _may_refuse(self) -> bool:
+    def _may_refuse(self, writes: Iterable[QueuedWrite]) -> bool:
         """Tell whether a plan may fail: by an overflow, or by a new row that lacks a required value."""
         info = self._table.info
-        return info.merge_engine is MergeEngine.AGGREGATE or bool(required_columns(info.schema))
+        if info.merge_engine is MergeEngine.AGGREGATE:
+            return True
+        # Whole rows have every required value since they were staged.
+        partial = any(request.columns is not None for write in writes for request in write.parts.values())
+        return partial and bool(required_columns(info.schema))
 
     def _store(self, file: StagedFile, parts: Mapping[BucketId, Request]) -> None:
         try:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.engine import staged_commit
+from penstock.engine.write_group import QueuedWrite, WriteGroup
 from penstock.errors import (
     ArithmeticOverflowError,
     ConflictError,
@@ -390,6 +391,32 @@ def test_row_without_a_required_value_in_a_large_epoch_is_found_before_it_is_dec
 
     assert len(rig.rows()) == 19
     assert rig.owners.infos()[0].committed_epoch == -1
+    rig.close()
+
+
+def test_whole_rows_of_a_large_epoch_are_planned_once_also_where_a_column_is_required(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(staged_commit, "TOGETHER_BYTES_MAX", 1_500)
+    rig = OwnerRig("k BIGINT, a BIGINT, c BIGINT NOT NULL, PRIMARY KEY (k)")
+    owner = rig.acquire("job")
+    task = rig.begin(owner, 1)
+    whole = [row | {"c": 0} for row in rows(*range(20))]
+    rig.stage(whole, task, FIRST)
+    rig.stage(whole, task, FIRST)
+    plans: list[int] = []
+    plan_now = rig.table.committer.plan_now
+
+    def counted(writes: list[QueuedWrite]) -> WriteGroup:
+        plans.append(len(writes))
+        return plan_now(writes)
+
+    monkeypatch.setattr(rig.table.committer, "plan_now", counted)
+
+    rig.owners.commit(owner, 1, {FIRST: 40})
+
+    assert rig.rows() == whole
+    assert plans == [2]
     rig.close()
 
 
