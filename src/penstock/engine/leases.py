@@ -19,7 +19,7 @@ from penstock.engine.settings import Settings
 from penstock.errors import InvalidError, LeaseNotFoundError, LimitError, NotFoundError, PermissionDeniedError
 from penstock.model.bucket import BucketId
 from penstock.model.lease import AcquireLease, check_lease_id
-from penstock.model.principal import current, may_change
+from penstock.model.principal import UNNAMED, current, may_change
 from penstock.model.quantity import format_duration_ms
 from penstock.runtime.clock import Clock
 
@@ -69,6 +69,8 @@ class Leases:
                 lease = self._leases.get(call.lease_id)
                 if lease is not None:
                     _check_owner(lease)
+                    if lease.owner in UNNAMED:
+                        lease = replace(lease, owner=current())
                     lease = self._extended(lease, call.duration_ms)
                 else:
                     lease = self._new(call)

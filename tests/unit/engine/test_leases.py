@@ -184,6 +184,17 @@ def test_lease_of_nobody_in_particular_is_anybodys_and_who_has_the_files_may_cha
     assert rig.engine.list_leases() == []
 
 
+def test_lease_of_nobody_in_particular_is_of_whoever_acquires_it_again(rig: Rig) -> None:
+    rig.lease()
+
+    with acting_as("ann"):
+        assert rig.lease().owner == "ann"
+    assert rig.lease().owner == "ann"
+
+    with acting_as("bob"), pytest.raises(PermissionDeniedError, match="owner=ann"):
+        rig.engine.drop_lease("job")
+
+
 def test_wall_clock_set_back_or_forward_ends_no_lease_early_or_late(rig: Rig) -> None:
     rig.lease(duration_ms=100_000)
 
