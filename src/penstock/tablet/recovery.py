@@ -234,7 +234,7 @@ def replay_ends(view: TabletView, start: int) -> bool:
 def _retained(
     view: TabletView, offsets: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    if view.base == 0 or len(offsets) == 0:
+    if view.base == view.bucket.first_offset(view.base) or len(offsets) == 0:
         return np.ones(len(offsets), np.bool_)
     kept = np.zeros(len(offsets), np.bool_)
     for span in view.spans:
