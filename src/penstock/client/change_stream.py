@@ -200,11 +200,13 @@ class ChangeStream(Iterator[pa.RecordBatch]):
 
     def _forget_dropped(self) -> bool:
         """Read no more of buckets whose partition was dropped, also if there is one of that name again."""
+        there = set(self._link.retry.run(lambda: self._link.node.buckets(self._info.table_id)))
         known = self._known()
+        # One that is there without offsets is not led just now; where the stream stands in it stays.
         left = {
             bucket
             for bucket, (at, _) in self._pull.positions.items()
-            if bucket in known and at >= bucket.first_offset(known[bucket].base)
+            if bucket in there and (bucket not in known or at >= bucket.first_offset(known[bucket].base))
         }
         dropped = len(left) < len(self._pull.positions)
         self._pull.keep(left)

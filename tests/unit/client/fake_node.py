@@ -89,6 +89,8 @@ class FakeNode(FakeLeases, FakeOwners):
         self.tables: dict[int, FakeTable] = {}
         self.sessions: dict[str, Session] = {}
         self.cuts: set[str] = set()
+        self.away: set[TableBucket] = set()
+        """Buckets that are not led just now: nothing says where they stand."""
         self.named_cuts: dict[tuple[int, str], Cut] = {}
         self.calls: list[str] = []
         self.faults: deque[tuple[str, str, PenstockError]] = deque()
@@ -370,6 +372,8 @@ class FakeNode(FakeLeases, FakeOwners):
         table = self._table(table_id)
         found = {}
         for bucket, log in table.logs.items():
+            if bucket in self.away:
+                continue
             late = (at for at, change in enumerate(log) if timestamp_ms is None or change.time_ms >= timestamp_ms)
             base = table.bases[bucket] if timestamp_ms is None else next(late, len(log))
             found[bucket] = Offsets(base, len(log))

@@ -205,6 +205,16 @@ def test_a_partition_dropped_under_a_stream_leaves_the_others(make_table: MakeTa
     assert {row["_partition"] for row in rows(stream)} == {"day=tue"}
 
 
+def test_a_bucket_that_is_not_led_just_now_is_not_taken_for_dropped(make_table: MakeTable, node: FakeNode) -> None:
+    table = make_table(PARTITIONED, partitioned_by=["day"])
+    table.upsert([{"day": day, "id": n, "v": "x"} for day in ("mon", "tue") for n in range(3)])
+    stream = table.changes()
+    table.drop_partition({"day": "mon"})
+    node.away = set(table.cut())
+
+    assert [row["_partition"] for row in rows(stream)] == ["day=tue"] * 3
+
+
 def test_a_mapping_is_a_cut_in_which_other_buckets_did_not_exist(make_table: MakeTable) -> None:
     table = make_table(PARTITIONED, partitioned_by=["day"])
     table.upsert([{"day": "mon", "id": 1, "v": "x"}])
