@@ -74,7 +74,9 @@ class LeaseDesk:
         """Snapshot every bucket of a table at one cut; return the newest of each."""
         table = self._tables.get(table_id)
         taken = self._snapshots.create(table)
-        return [self._shown(table.name(b), table.tablet(b), found) for b, found in sorted(taken.items())]
+        # One without a name went with its partition meanwhile.
+        named = ((table.find_name(bucket), bucket, found) for bucket, found in sorted(taken.items()))
+        return [self._shown(name, table.tablet(bucket), found) for name, bucket, found in named if name is not None]
 
     def list_snapshots(self, table_id: int) -> list[Snapshot]:
         """Return the snapshots of a table, by bucket, oldest first."""

@@ -21,9 +21,11 @@ from penstock.engine.settings import Settings
 from penstock.engine.table_pins import pin, unpin
 from penstock.errors import (
     BucketFailedError,
+    CorruptionError,
     DiskFullError,
     NotLeaderError,
     OffsetOutOfRangeError,
+    PartitionNotFoundError,
     PenstockError,
     UnavailableError,
     UnsupportedError,
@@ -166,8 +168,11 @@ class Snapshots:
                         table=described,
                         partition=table.name(bucket).partition,
                     )
-            except (OSError, BucketFailedError) as error:
+            except (OSError, BucketFailedError, CorruptionError, PartitionNotFoundError) as error:
+                # What went with its partition meanwhile is neither refused nor damaged.
                 if table.committer.tablets.get(bucket) is tablet:
+                    if not isinstance(error, OSError | BucketFailedError):
+                        raise
                     refused = refused or _refusal(error, table.name(bucket))
         return taken, refused
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -334,6 +334,41 @@ def test_what_cannot_be_had_is_said_and_the_rest_is_leased(rig: Rig) -> None:
     assert "below the base" in info.unavailable[two]
     assert set(later.snapshots) == {one}
     assert "beyond the end" in later.unavailable[two]
+
+
+class WatchedIndex(MemoryKeyIndex):
+    """Does something, once, when it is flushed."""
+
+    then: Callable[[], None] | None = None
+
+    def flush(self) -> None:
+        super().flush()
+        then, self.then = self.then, None
+        if then is not None:
+            then()
+
+
+@pytest.mark.parametrize("day", [1, 2])
+def test_partition_that_goes_while_snapshots_are_taken_is_left_out(day: int) -> None:
+    clock, index = ManualClock(), WatchedIndex()
+    engine = Engine(
+        storage=Storage(FaultyDisk(), index, SETTINGS),
+        metadata=MemoryMetadataStore(),
+        settings=SETTINGS,
+        clock=clock,
+        tasks=TaskGroup(clock, manual=True),
+    )
+    with Connection(engine, "watched") as connection:
+        table = connection.create_table("t", "day INT, id INT, PRIMARY KEY (day, id)", partitioned_by=["day"])
+        table.upsert([{"day": 1, "id": 1}])
+        table.create_snapshot()
+        table.upsert([{"day": 2, "id": 1}, {"day": 3, "id": 1}])
+        # While the second is taken; the first has its snapshot already.
+        index.then = lambda: table.drop_partition({"day": day})
+
+        taken = table.create_snapshot()
+
+        assert {bucket.partition for bucket in taken} == {"day=1", "day=2", "day=3"} - {f"day={day}"}
 
 
 def test_bucket_that_is_not_led_is_unavailable(rig: Rig) -> None:
