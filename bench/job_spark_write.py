@@ -1,14 +1,14 @@
 """Writing from Spark: a batch beside Parquet, and upserts of several sizes beside merges into a Delta table.
 
 The merges are made by the `deltalake` package in this process, which has no way from Spark but through Arrow:
-beside a write from Spark it takes the rows of the same DataFrame by `toArrow`, beside one by the client it has
-them. Its table has the change data feed on, for ours has a changelog, and its new files are synced, for ours are.
+it takes the rows of the same DataFrame by `toArrow`. Its table has the change data feed on, for ours has a
+changelog, and its new files are synced, for ours are.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,11 +26,15 @@ from bench.workload import SCHEMA, Workload, rows
 from penstock.testing.server import ServerProcess
 
 BUCKETS = 4
+ROWS = 4_000_000
+"""At least: a merge costs what the table costs, and who merges has a table that is larger than what comes in."""
+
 MERGES = (1_000, 10_000, 100_000, 1_000_000)
 
 
 def run(work: Workload) -> list[Measurement]:
-    """Fill a table and a Delta table of the same rows; write the rows again; then upsert ever more of them."""
+    """Fill a table and a Delta table of the same rows; write a quarter of them again; then upsert ever more."""
+    work = replace(work, rows=max(ROWS, 4 * work.rows), batch_rows=5 * work.batch_rows)
     with (
         work.directory() as directory,
         ServerProcess(directory / "data") as server,
@@ -41,15 +45,15 @@ def run(work: Workload) -> list[Measurement]:
         for batch in work.batches():
             table.upsert(batch)
         delta = _DeltaTable(directory / "delta", pa.Table.from_batches(work.batches()))
-        results = _whole(spark, work, directory, server.url)
-        for size in (size for size in MERGES if size <= work.rows):
-            files = directory / f"merge-{size}"
-            results += _merges(spark, work, table, delta, url=server.url, size=size, files=files)
-        return results
+        return [
+            *_whole(spark, work, directory, server.url),
+            *(_merge(spark, work, delta, url=server.url, size=size, files=directory / f"{size}") for size in MERGES),
+        ]
 
 
 def _whole(spark: SparkSession, work: Workload, directory: Path, url: str) -> list[Measurement]:
-    df = _cached(spark, pa.Table.from_batches(work.batches(1)), directory / "whole")
+    count = work.rows // 4
+    df = _cached(spark, pa.Table.from_batches([rows(work.ids(1)[:count], 1)]), directory / "whole")
     out = str(directory / "out")
     results = []
     for name, ours in (
@@ -57,31 +61,17 @@ def _whole(spark: SparkSession, work: Workload, directory: Path, url: str) -> li
         ("spark batch write, ordered", partial(pks.write, df, url, "bench", order_by="at")),
     ):
         both = in_turn(ours, partial(df.write.mode("overwrite").parquet, out), warm=1, repeats=3)
-        results.append(_measured(name, work.rows, both, "Parquet, same rows"))
+        results.append(_measured(name, count, both, "Parquet, same rows"))
     df.unpersist()
     return results
 
 
-def _merges(
-    spark: SparkSession, work: Workload, table: penstock.Table, delta: _DeltaTable, *, url: str, size: int, files: Path
-) -> list[Measurement]:
+def _merge(spark: SparkSession, work: Workload, delta: _DeltaTable, *, url: str, size: int, files: Path) -> Measurement:
     ids = np.random.default_rng(work.seed).choice(work.rows, size, replace=False).astype(np.int64)
-    batch = rows(ids, 3)
-    df = _cached(spark, pa.Table.from_batches([batch]), files)
-    data = pa.Table.from_batches([batch])
-    ways: list[tuple[str, Callable[[], object], str, Callable[[], object]]] = [
-        ("spark", partial(pks.write, df, url, "bench"), "toArrow, deltalake merge", lambda: delta.merge(df.toArrow())),
-        ("client", partial(table.upsert, batch), "deltalake merge", partial(delta.merge, data)),
-    ]
-    repeats = 5 if size < 1_000_000 else 3
-    results = [
-        _measured(
-            f"upsert of {size:,} into {work.rows:,}, {by}", size, in_turn(ours, peer, warm=2, repeats=repeats), beside
-        )
-        for by, ours, beside, peer in ways
-    ]
+    df = _cached(spark, pa.Table.from_batches([rows(ids, 3)]), files)
+    both = in_turn(partial(pks.write, df, url, "bench"), lambda: delta.merge(df.toArrow()), warm=1, repeats=3)
     df.unpersist()
-    return results
+    return _measured(f"spark upsert of {size:,} into {work.rows:,}", size, both, "toArrow, deltalake merge")
 
 
 def _measured(job: str, count: int, both: tuple[Timing, Timing], beside: str) -> Measurement:

@@ -36,7 +36,7 @@ ORDER = (
     "table_formats",
     "scaling",
 )
-LONG = ("readers", "spark", "spark_stream", "spark_write")
+LONG = ("readers",)
 """Jobs that take long whatever the number of rows."""
 
 

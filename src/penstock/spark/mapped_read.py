@@ -36,8 +36,11 @@ def _numbers(spark: SparkSession, count: int) -> DataFrame:
     Of a range it does, and what is mapped from a few numbers would pass for as small: a join would send the
     whole table to every executor.
     """
-    numbers = spark.range(0, count, 1, count).toDF("split")._jdf
-    return DataFrame(spark._jsparkSession.createDataFrame(numbers.javaRDD(), numbers.schema()), spark)
+    context = spark.sparkContext
+    assert context._jvm is not None, "a session of this process has its JVM"
+    encoder = context._jvm.org.apache.spark.sql.Encoders.LONG()
+    numbers = context._jsc.sc().range(0, count, 1, count)
+    return DataFrame(spark._jsparkSession.createDataset(numbers, encoder).toDF(), spark)
 
 
 @dataclass(frozen=True)
