@@ -125,9 +125,7 @@ class StreamPlan:
 
     def _through_log(self, stands: Positions, rows: int | None, target: Positions | None) -> dict[TableBucket, int]:
         known = self._known()
-        gone = [bucket for bucket in stands if bucket not in known]
-        if gone:
-            _log.warning("partitions were dropped, and what was unread with them buckets=%s", gone)
+        kept = self._not_led(stands, known)
         starts = {bucket: self._start(bucket, stands.get(bucket), offsets) for bucket, offsets in known.items()}
         ends = {bucket: offsets.end for bucket, offsets in known.items()}
         if target is not None:
@@ -136,7 +134,19 @@ class StreamPlan:
         shares = share_out(available, rows)
         reached = {bucket: at + shares.get(bucket, 0) for bucket, at in starts.items()}
         # A bucket is named once it has a change: an empty new one is no reason for a micro-batch.
-        return {bucket: at for bucket, at in reached.items() if at > bucket.first_offset(at) or bucket in stands}
+        named = {bucket: at for bucket, at in reached.items() if at > bucket.first_offset(at) or bucket in stands}
+        return kept | named
+
+    def _not_led(self, stands: Positions, known: Mapping[TableBucket, Offsets]) -> dict[TableBucket, int]:
+        """Return where the stream stands in buckets that nobody leads just now; it stays there until somebody does."""
+        silent = [bucket for bucket in stands if bucket not in known]
+        if not silent:
+            return {}
+        there = set(self._link.retry.run(lambda: self._link.node.buckets(self._info.table_id)))
+        gone = [bucket for bucket in silent if bucket not in there]
+        if gone:
+            _log.warning("partitions were dropped, and what was unread with them buckets=%s", gone)
+        return {bucket: stands[bucket] for bucket in silent if bucket in there}
 
     def _start(self, bucket: TableBucket, stands: int | None, known: Offsets) -> int:
         """Return where to go on in a bucket: where the stream stands, or with its first change if it was born since."""

@@ -10,7 +10,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 import penstock
+from penstock.client.remote import RemoteNode
 from penstock.errors import ConflictError, InvalidError, LeaseNotFoundError, OffsetOutOfRangeError
+from penstock.model.calls import Offsets
 from penstock.spark.options import Options
 from penstock.spark.progress import Progress, progress
 from penstock.spark.reading import cut
@@ -375,3 +377,28 @@ def test_offsets_come_back_as_they_were_and_others_are_refused(url: str, connect
     for damage in ({"next": {"x": 1}}, {"phase": "later"}, {"next": {"0": -1}}, {"version": 2}, {"table_id": None}):
         with pytest.raises((InvalidError, ConflictError)):
             StreamOffset.from_json(stream.stands | damage, table.info)
+
+
+def test_a_bucket_that_is_not_led_just_now_keeps_its_place(
+    url: str, connection: penstock.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = connection.create_table("t", DDL, buckets=2)
+    table.upsert([{"id": number, "v": "a"} for number in range(10)])
+    stream = Stream(url)
+    first = stream.run()
+    away = min(table.cut(), key=lambda bucket: bucket.bucket)
+    offsets = RemoteNode.offsets
+
+    def of_the_others(node: RemoteNode, table_id: int) -> dict[penstock.TableBucket, Offsets]:
+        return {bucket: known for bucket, known in offsets(node, table_id).items() if bucket != away}
+
+    with monkeypatch.context() as while_away:
+        while_away.setattr(RemoteNode, "offsets", of_the_others)
+        table.upsert([{"id": number, "v": "b"} for number in range(10, 20)])
+        second = stream.run()
+    third = stream.run()
+
+    assert ids(first) == list(range(10))
+    assert second
+    assert third
+    assert ids(second + third) == list(range(10, 20)), "each change once, when its bucket is led again"
