@@ -9,7 +9,7 @@ from penstock.engine.live_table import LiveTable
 from penstock.engine.named_buckets import naming
 from penstock.engine.write_group import QueuedWrite
 from penstock.errors import DeleteDisabledError, UnsupportedError
-from penstock.model.bucket import BucketId
+from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import WriteResult
 from penstock.model.facts import NO_ID
 from penstock.model.filter import Filter
@@ -33,16 +33,19 @@ def delete_matching(
     if behavior is DeleteBehavior.DISABLE:
         raise DeleteDisabledError("deletes are disabled on this table by its delete.behavior", table=table.info.path)
     ignored = filter is not None and behavior is DeleteBehavior.IGNORE
+    names: dict[BucketId, TableBucket] = {}
 
     def find() -> QueuedWrite:
         parts = deletes_of(table, filter)
+        # Before they are deleted: a partition may be dropped as soon as they are.
+        names.update((bucket, table.name(bucket)) for bucket in parts)
         rows = sum(request.rows.num_rows for request in parts.values())
         return QueuedWrite({} if ignored else parts, rows, 0, writer_id=writer_id, sequence=sequence)
 
-    with naming(table.name):
+    with naming(lambda bucket: names.get(bucket) or table.name(bucket)):
         queued = table.committer.write_found(find)
     changes = sum(end - start for start, end in queued.ranges.values())
-    offsets = {table.name(bucket): span for bucket, span in sorted(queued.ranges.items())}
+    offsets = {names[bucket]: span for bucket, span in sorted(queued.ranges.items())}
     return WriteResult(queued.rows, changes, queued.rows - changes, offsets)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,7 +20,7 @@ from penstock.engine.live_table import LiveTable
 from penstock.engine.projection import Projection
 from penstock.engine.read_errors import reading
 from penstock.engine.row_reads import read_row
-from penstock.errors import SchemaMismatchError
+from penstock.errors import PenstockError, SchemaMismatchError
 from penstock.model.bucket import BucketId
 from penstock.model.calls import LookupCall, LookupResult
 from penstock.model.change import NO_OFFSET
@@ -29,6 +30,7 @@ from penstock.tablet.tablet import Tablet
 Offsets = npt.NDArray[np.int64]
 Parts = dict[BucketId, Offsets | None]
 Found = tuple[TableView, list[pa.Array], npt.NDArray[np.bool_]]
+Buckets = TypeVar("Buckets", bound=Collection[BucketId])
 
 FOUND: Final = "_found"
 _SHORT_KEYS_MAX: Final = 1_000
@@ -80,12 +82,7 @@ def lookup(table: LiveTable, call: LookupCall) -> LookupResult:
     if not keys.complete:
         raise SchemaMismatchError("a key has every key column", primary_key=list(table.info.primary_key))
     plan = _plan(table, call)
-    parts = keys.buckets()
-    view, values, found = (_find_one if keys.count == 1 else _find)(table, keys, parts, plan.stored)
-    arrays = keys.arrays | dict(zip(plan.value_names, values, strict=True))
-    columns = [arrays[name] for name in plan.names]
-    batch = pa.RecordBatch.from_arrays([*columns, pa.array(found, pa.bool_())], schema=plan.shown)
-    return LookupResult(batch, {table.name(bucket): view[bucket].visible for bucket in parts})
+    return _despite_drops(keys.buckets, lambda parts: _look_up(table, keys, parts, plan))
 
 
 def prefix_lookup(table: LiveTable, call: LookupCall) -> LookupResult:
@@ -105,8 +102,31 @@ def prefix_lookup(table: LiveTable, call: LookupCall) -> LookupResult:
         rows = found.batch.filter(found.batch.column(FOUND)).drop_columns([FOUND])
         return LookupResult(rows, found.offsets)
     projection = Projection(table.known_schema(call.schema_id), call.columns)
+    return _despite_drops(keys.possible_buckets, lambda buckets: _look_up_prefix(table, keys, buckets, projection))
+
+
+def _despite_drops(resolve: Callable[[], Buckets], look: Callable[[Buckets], LookupResult]) -> LookupResult:
+    """Look in the buckets that there are, and anew if others are there by then: rows go with their partition."""
+    buckets = resolve()
+    while True:
+        try:
+            return look(buckets)
+        except PenstockError:
+            before, buckets = buckets, resolve()
+            if set(before) == set(buckets):
+                raise
+
+
+def _look_up(table: LiveTable, keys: KeyRows, parts: Parts, plan: LookupPlan) -> LookupResult:
+    view, values, found = (_find_one if keys.count == 1 else _find)(table, keys, parts, plan.stored)
+    arrays = keys.arrays | dict(zip(plan.value_names, values, strict=True))
+    columns = [arrays[name] for name in plan.names]
+    batch = pa.RecordBatch.from_arrays([*columns, pa.array(found, pa.bool_())], schema=plan.shown)
+    return LookupResult(batch, {table.name(bucket): view[bucket].visible for bucket in parts})
+
+
+def _look_up_prefix(table: LiveTable, keys: KeyRows, buckets: list[BucketId], projection: Projection) -> LookupResult:
     prefix = keys.encode()[0].as_py()
-    buckets = keys.possible_buckets()
     reads: IndexReads = {bucket: partial(Tablet.lookup_prefix, prefix=prefix) for bucket in buckets}
     view, offsets = read_index(table.committer, reads, short=False)
     stored = projection.stored_with(table.schema.key_fields if len(buckets) > 1 else ())

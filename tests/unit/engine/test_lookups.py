@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.engine import lookups
+from penstock.engine.index_reads import read_index
 from penstock.engine.live_table import LiveTable
 from penstock.engine.lookups import lookup, prefix_lookup
 from penstock.errors import InvalidError, NotLeaderError, SchemaMismatchError, UnavailableError, UnsupportedError
@@ -113,6 +115,46 @@ def test_absent_partition_is_not_found_and_not_made(rig: LiveTableRig) -> None:
     assert result.batch.column("_found").to_pylist() == [False, True, False]
     assert [partition.name for partition in days.partitions()] == ["day=1"]
     assert ask(days, [row("Ulm", 7, 1)]).batch.column("_found").to_pylist() == [False]
+
+
+def drop_once(rig: LiveTableRig, table: LiveTable, day: int) -> None:
+    """Drop a partition with its files, unless it is dropped."""
+    partition = rig.catalog.partitions.drop(table.info.table_id, {"day": day}, if_exists=True)
+    if partition is not None:
+        table.drop_partition(partition.partition_id)
+        table.left.remove(partition.partition_id)
+        rig.storage.remove_partition(table.info.table_id, partition.partition_id, table.info.buckets)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("after", [False, True], ids=["before-the-index-is-read", "after-the-index-is-read"])
+@pytest.mark.parametrize("days", [[2], [1, 2, 3], None], ids=["one", "several", "prefix"])
+def test_keys_of_a_partition_that_goes_meanwhile_are_not_found(
+    rig: LiveTableRig, monkeypatch: pytest.MonkeyPatch, days: list[int] | None, after: bool, sealed: bool
+) -> None:
+    table = rig.create("default.days", DDL, partitioned_by=["day"])
+    write(table, [row("Ulm", day, 1, "a") for day in (1, 2, 3)])
+    if sealed:
+        rig.seal(table)
+
+    def read_index_and_drop(*args: Any, **options: Any) -> Any:
+        if not after:
+            drop_once(rig, table, 2)
+        read = read_index(*args, **options)
+        drop_once(rig, table, 2)
+        return read
+
+    monkeypatch.setattr(lookups, "read_index", read_index_and_drop)
+    if days is None:
+        result, found = ask_prefix(table, {"city": "Ulm"}), [1, 3]
+    else:
+        result = ask(table, [row("Ulm", day, 1) for day in days])
+        found = [day for day in days if day != 2]
+        assert result.batch.column("day").to_pylist() == days
+        assert result.batch.column("_found").to_pylist() == [day != 2 for day in days]
+
+    assert [shown["day"] for shown in result.batch.to_pylist() if shown["note"] == "a"] == found
+    assert result.offsets == {bucket(table, 0, f"day={day}"): 1 for day in found}
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
