@@ -150,6 +150,19 @@ def test_a_lease_on_a_cut_of_the_old_partition_is_refused(
         assert lease.unavailable.keys() == cut.keys()
 
 
+def test_a_lease_on_a_snapshot_of_the_old_partition_is_refused(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.t", KEYED, partitioned_by=["day"])
+    put(table, range(10), "old")
+    old = table.create_snapshot()
+    again(table, range(10))
+    new = table.create_snapshot()
+
+    with connection.acquire_lease("job", old) as lease:
+        assert lease.unavailable.keys() == old.keys()
+    with connection.acquire_lease("other job", new) as lease:
+        assert found(table.scan(lease=lease).to_arrow().to_batches()) == all_new(range(10))
+
+
 def test_a_lease_reads_the_old_partition_beside_the_new_one(
     table: penstock.Table, connection: penstock.Connection
 ) -> None:

@@ -2,7 +2,8 @@
 
 A snapshot is a pin at its offset and a list of files that stay, for as long as its file is there. It
 is there while it is among the newest, or while somebody holds it; holding one and removing one are
-decided under one lock. Numbers are never used twice: the newest snapshot always stays.
+decided under one lock. Numbers are never used twice: the newest snapshot always stays, and a partition that
+comes back under its name begins with numbers of its own.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from typing import Final
 
 from penstock.codec.snapshot_file import SnapshotFile, decode_snapshot, encode_snapshot
 from penstock.errors import CorruptionError, SnapshotNotFoundError, UnsupportedError
+from penstock.model.bucket import LIFE_OFFSETS
 from penstock.runtime.disk import write_atomically
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.pins import Pins
 
 _log = logging.getLogger("penstock")
 KIND: Final = "snapshot"
+LIFE_SNAPSHOTS: Final = 100_000
+"""How many numbers a partition has for itself: two years of one every ten minutes, and names of twelve digits."""
 
 
 class TabletSnapshots:
@@ -37,6 +41,8 @@ class TabletSnapshots:
 
         A snapshot that is damaged, or whose removal was interrupted, is not offered: the bucket itself is whole.
         """
+        first_offset = self._files.bucket.first_offset(self._pins.base)
+        self._next_id = first_offset // LIFE_OFFSETS * LIFE_SNAPSHOTS + 1
         for name in self._files.names(KIND):
             path = self._files.path(name)
             self._next_id = int(name.rpartition("-")[2]) + 1
