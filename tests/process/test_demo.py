@@ -82,4 +82,4 @@ def test_demo_keeps_nothing_in_a_directory_that_is_there(tmp_path: Path) -> None
     )
 
     assert done.returncode == 1
-    assert done.stderr == f"penstock: --keep names a new directory, and this one is there directory={tmp_path}\n"
+    assert done.stderr == f"penstock: --keep names a new directory, and this one is there; choose another directory={tmp_path}\n"
