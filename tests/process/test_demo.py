@@ -82,4 +82,5 @@ def test_demo_keeps_nothing_in_a_directory_that_is_there(tmp_path: Path) -> None
     )
 
     assert done.returncode == 1
-    assert done.stderr == f"penstock: --keep names a new directory, and this one is there; choose another directory={tmp_path}\n"
+    said = "--keep names a new directory, and this one is there; choose another"
+    assert done.stderr == f"penstock: {said} directory={tmp_path}\n"
