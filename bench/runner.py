@@ -61,6 +61,7 @@ def run(
             report.absent[f"job {job}"] = str(error)
             continue
         except Exception as error:  # noqa: BLE001
+            _end_if_ending(error)
             # Hours of other figures must not be lost with one job; it is told at the end.
             traceback.print_exc()
             failed[job] = f"{type(error).__name__}: {error}"
@@ -71,6 +72,15 @@ def run(
         keep(report)
         print(f"{job}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
     return report, failed
+
+
+def _end_if_ending(error: BaseException) -> None:
+    """End the run if it was ending when this was raised: a peer that fails while it is stopped is no failed job."""
+    context = error.__context__
+    while context is not None:
+        if isinstance(context, SystemExit):
+            raise context
+        context = context.__context__
 
 
 def facts(work: Workload) -> dict[str, str]:

@@ -11,6 +11,7 @@ import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +22,10 @@ from bench.drawing import MARK, Drawing
 from bench.job_scaling import widened
 from bench.measurement import Figure, Measurement, Point, Score, timing
 from bench.peers import penstock_embedded, sqlite_file
+from bench.peers.roster import Roster
 from bench.picture import draw
 from bench.report import Report, merged, read, verdict
-from bench.runner import ORDER, jobs
+from bench.runner import ORDER, jobs, run
 from bench.workload import Workload, rows
 
 FIGURES = [
@@ -78,16 +80,33 @@ def test_run_prints_a_table_and_keeps_its_figures(repository: Path, tmp_path: Pa
 def test_run_that_is_ended_leaves_nothing_behind(repository: Path, tmp_path: Path) -> None:
     arguments = ("--only", "bulk_insert", "--peer", "penstock_served", "--rows", "50000", "--root", str(tmp_path))
     command = [sys.executable, "-m", "bench", *arguments, "--repeats", "1000", "--results", str(tmp_path)]
-    with subprocess.Popen(command, cwd=repository, stderr=subprocess.PIPE, text=True) as run:
-        assert run.stderr is not None
-        for line in run.stderr:
+    with subprocess.Popen(command, cwd=repository, stderr=subprocess.PIPE, text=True) as bench:
+        assert bench.stderr is not None
+        for line in bench.stderr:
             if line.startswith("bulk_insert"):
                 break
-        os.kill(run.pid, signal.SIGTERM)
-        run.stderr.read()
+        os.kill(bench.pid, signal.SIGTERM)
+        said = bench.stderr.read()
 
-    assert run.returncode == 143
+    assert bench.returncode == 143, said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_run_that_is_ended_goes_not_on_with_the_next_job_if_a_peer_fails_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended_while_measuring(_: Workload) -> list[Figure]:
+        try:
+            sys.exit(143)
+        finally:
+            raise OSError("the peer cannot be stopped")
+
+    monkeypatch.setitem(sys.modules, "bench.job_ended", SimpleNamespace(run=ended_while_measuring))
+
+    with pytest.raises(SystemExit) as end:
+        run(Workload(10, 10, seed=1, root=tmp_path), ["ended", "bulk_insert"], Roster(), lambda _: None)
+
+    assert end.value.code == 143
 
 
 @pytest.mark.parametrize("job", [job for job in ORDER if job != "scaling"])
