@@ -117,21 +117,27 @@ def test_available_now_reads_nothing_that_came_after_its_start(
     assert sink.folded() == rows_in(orders)
 
 
-def test_new_partitions_are_followed_and_dropped_ones_left(
-    spark: SparkSession, url: str, connection: penstock.Connection, path: str, tmp_path: Path
-) -> None:
+@pytest.fixture
+def days(connection: penstock.Connection, path: str) -> penstock.Table:
+    """Return a table with a partition for each day, of which there is one."""
     table = connection.create_table(
         path, "id BIGINT, day STRING, PRIMARY KEY (id, day)", buckets=2, partitioned_by=["day"]
     )
     table.upsert([{"id": number, "day": "mon"} for number in range(20)])
+    return table
+
+
+def test_new_partitions_are_followed_and_dropped_ones_left(
+    spark: SparkSession, url: str, days: penstock.Table, tmp_path: Path
+) -> None:
     sink = Sink()
-    frame = pks.read_stream(spark, url, path)
+    frame = pks.read_stream(spark, url, days.path)
 
     run_available(frame, sink, tmp_path)
-    table.upsert([{"id": number, "day": "tue"} for number in range(20, 50)])
+    days.upsert([{"id": number, "day": "tue"} for number in range(20, 50)])
     run_available(frame, sink, tmp_path)
-    table.drop_partition({"day": "mon"})
-    table.upsert([{"id": number, "day": "wed"} for number in range(50, 60)])
+    days.drop_partition({"day": "mon"})
+    days.upsert([{"id": number, "day": "wed"} for number in range(50, 60)])
     run_available(frame, sink, tmp_path)
 
     assert sorted(row["id"] for row in sink.rows) == list(range(60))
@@ -139,20 +145,16 @@ def test_new_partitions_are_followed_and_dropped_ones_left(
 
 
 def test_partition_that_is_dropped_and_created_again_is_read_whole(
-    spark: SparkSession, url: str, connection: penstock.Connection, path: str, tmp_path: Path
+    spark: SparkSession, url: str, days: penstock.Table, tmp_path: Path
 ) -> None:
-    table = connection.create_table(
-        path, "id BIGINT, day STRING, PRIMARY KEY (id, day)", buckets=2, partitioned_by=["day"]
-    )
-    table.upsert([{"id": number, "day": "mon"} for number in range(20)])
     sink = Sink()
-    frame = pks.read_stream(spark, url, path)
+    frame = pks.read_stream(spark, url, days.path)
 
     run_available(frame, sink, tmp_path)
-    table.drop_partition({"day": "mon"})
-    table.upsert([{"id": number, "day": "mon"} for number in range(100, 150)])
+    days.drop_partition({"day": "mon"})
+    days.upsert([{"id": number, "day": "mon"} for number in range(100, 150)])
     run_available(frame, sink, tmp_path)
-    table.upsert([{"id": number, "day": "mon"} for number in range(150, 160)])
+    days.upsert([{"id": number, "day": "mon"} for number in range(150, 160)])
     run_available(frame, sink, tmp_path)
 
     assert sorted(row["id"] for row in sink.rows) == [*range(20), *range(100, 160)]

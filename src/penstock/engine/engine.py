@@ -6,6 +6,7 @@ import atexit
 import os
 import weakref
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ from penstock.engine.sqlite_metadata import SqliteMetadataStore
 from penstock.engine.statistics import table_stats
 from penstock.engine.storage import Storage, open_index
 from penstock.engine.terms import Terms
-from penstock.errors import ClosedError
+from penstock.errors import ClosedError, PartitionNotFoundError
 from penstock.model.aggregate import AggFunction
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import (
@@ -219,9 +220,11 @@ class Engine(LeaseCalls, OwnerCalls):
         table = self._table(call.table_id)
         result = table.write(call)
         for bucket in result.offsets:
-            tablet = table.committer.tablets.get(table.bucket_id(bucket))
-            if tablet is not None:
-                self.maintenance.relieve(tablet, table)
+            # What was written is told as written, also if its partition is dropped right after.
+            with suppress(PartitionNotFoundError):
+                tablet = table.committer.tablets.get(table.bucket_id(bucket))
+                if tablet is not None:
+                    self.maintenance.relieve(tablet, table)
         return result
 
     def write_stream(self) -> None:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.engine.engine import Engine
+from penstock.engine.live_table import LiveTable
 from penstock.engine.metadata import MemoryMetadataStore
 from penstock.engine.settings import Settings
 from penstock.engine.storage import Storage
@@ -13,7 +14,7 @@ from penstock.errors import OffsetOutOfRangeError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.log.settings import LogSettings
 from penstock.model.bucket import TableBucket
-from penstock.model.calls import BucketStats, Operation, WriteCall
+from penstock.model.calls import BucketStats, Operation, WriteCall, WriteResult
 from penstock.model.spec import make_spec
 from penstock.model.table import TableInfo
 from penstock.runtime.tasks import TaskGroup
@@ -144,15 +145,37 @@ def test_a_log_larger_than_its_limit_loses_its_oldest_history() -> None:
     assert bucket.live_rows == 100
 
 
-def test_partitions_older_than_their_retention_are_dropped() -> None:
-    node = Node()
+def days(node: Node) -> tuple[TableInfo, WriteCall]:
+    """Return a table whose partitions live for an hour, and a write of one row into one of them."""
     info = node.table(
         "day STRING, id BIGINT, v BIGINT, PRIMARY KEY (day, id)",
         partitioned_by=["day"],
         properties={"partition.retention": "1h"},
     )
     batch = pa.RecordBatch.from_pydict({"day": ["mon"], "id": [1], "v": [1]}, schema=info.schema.arrow_schema)
-    node.engine.write(WriteCall(info.table_id, info.schema_id, Operation.UPSERT, batch))
+    return info, WriteCall(info.table_id, info.schema_id, Operation.UPSERT, batch)
+
+
+def test_write_is_told_also_if_its_partition_is_dropped_right_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    info, call = days(node)
+    write = LiveTable.write
+
+    def write_and_drop(table: LiveTable, given: WriteCall) -> WriteResult:
+        result = write(table, given)
+        node.engine.drop_partition(info.table_id, {"day": "mon"})
+        return result
+
+    monkeypatch.setattr(LiveTable, "write", write_and_drop)
+
+    assert node.engine.write(call).rows == 1
+    assert node.engine.list_partitions(info.table_id) == []
+
+
+def test_partitions_older_than_their_retention_are_dropped() -> None:
+    node = Node()
+    info, call = days(node)
+    node.engine.write(call)
     assert node.engine.list_partitions(info.table_id) == ["day=mon"]
     node.pass_time(2 * HOUR_MS)
     assert node.engine.list_partitions(info.table_id) == []
@@ -161,13 +184,7 @@ def test_partitions_older_than_their_retention_are_dropped() -> None:
 
 def test_late_rows_of_an_expired_partition_get_offsets_that_it_never_had() -> None:
     node = Node()
-    info = node.table(
-        "day STRING, id BIGINT, v BIGINT, PRIMARY KEY (day, id)",
-        partitioned_by=["day"],
-        properties={"partition.retention": "1h"},
-    )
-    batch = pa.RecordBatch.from_pydict({"day": ["mon"], "id": [1], "v": [1]}, schema=info.schema.arrow_schema)
-    call = WriteCall(info.table_id, info.schema_id, Operation.UPSERT, batch)
+    info, call = days(node)
     ((bucket, old),) = node.engine.write(call).offsets.items()
     node.pass_time(2 * HOUR_MS)
 
