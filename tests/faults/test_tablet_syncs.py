@@ -12,10 +12,12 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 
 import pytest
 
+import penstock
 from penstock.errors import CorruptionError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.merge_engine import MergeEngine
@@ -56,6 +58,8 @@ BEYOND_THE_MODEL: set[Site] = {
     "sync in SegmentWriter._cut of SegmentWriter.rollback",
 }
 
+# Not by a name in the path: a clone may well be called as the package is.
+PACKAGE = Path(penstock.__file__).parent
 LIVES_MAX = 1_500
 NO_SITE: Site = ""
 
@@ -66,7 +70,8 @@ def site_of(operation: Operation) -> Site:
     frame = sys._getframe(1)
     while frame.f_back is not None and len(names) < 2:
         code = frame.f_code
-        inside = "/penstock/" in code.co_filename and "/penstock/testing/" not in code.co_filename
+        file = Path(code.co_filename)
+        inside = file.is_relative_to(PACKAGE) and not file.is_relative_to(PACKAGE / "testing")
         if inside and code.co_qualname != "BucketFiles._write":
             names.append(code.co_qualname)
         frame = frame.f_back
