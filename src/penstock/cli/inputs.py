@@ -20,8 +20,9 @@ import pyarrow.parquet
 
 from penstock.cli.csv_file import read_csv
 from penstock.cli.input_block import InputBlock
-from penstock.cli.json_rows import read_json
+from penstock.cli.json_rows import Arrange, read_json
 from penstock.cli.options import InputFormat
+from penstock.cli.row_shapes import same_shapes
 from penstock.errors import InvalidError, NotFoundError, SchemaMismatchError
 
 STDIN: Final = "-"
@@ -64,8 +65,8 @@ class InputFile:
             return 0
         return self.size if self._stream.closed else self._stream.tell()
 
-    def blocks(self, schema: pa.Schema) -> Iterator[InputBlock]:
-        """Yield the rows, towards the types of a table.
+    def blocks(self, schema: pa.Schema, arrange: Arrange = same_shapes) -> Iterator[InputBlock]:
+        """Yield the rows, towards the types of a table; `arrange` cuts rows of JSON into pieces of the same names.
 
         Raises:
             SchemaMismatchError: the file is not of its format, or a value does not fit; names the place.
@@ -79,7 +80,7 @@ class InputFile:
                 case InputFormat.CSV:
                     yield from read_csv(self._plain(), schema, self.name, self._delimiter)
                 case InputFormat.JSON | InputFormat.NDJSON:
-                    yield from read_json(self._plain(), schema, self.name)
+                    yield from read_json(self._plain(), schema, self.name, arrange)
                 case InputFormat.PARQUET:
                     yield from self._read_arrow(_parquet_batches(_seekable(self._stream, stack)))
                 case InputFormat.ARROW:

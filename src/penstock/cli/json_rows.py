@@ -1,33 +1,37 @@
 """JSON as columns of a table's types: an object a line, or one array of objects.
 
 A block of lines is parsed in one go; only a block with a bad line is looked at line by line, to name it.
-An array is one document: it is read whole before anything of it is written. A name that some rows of a
-block lack is null there.
+An array is one document: it is read whole before anything of it is written. The rows of a block all have the
+same names: a name that a row lacks is absent, not null.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import chain
-from operator import methodcaller
+from operator import itemgetter
 from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 from pyarrow import types as arrow
 
 from penstock.cli.input_block import InputBlock, located
+from penstock.cli.row_shapes import Rows, same_shapes
 from penstock.cli.text_values import from_json
 from penstock.errors import SchemaMismatchError
 
 BLOCK_BYTES: Final = 1 << 20
 BLOCK_ROWS: Final = 10_000
 
+Arrange = Callable[[Rows, Sequence[int]], Iterable[tuple[Rows, Sequence[int]]]]
+_Numbered = tuple[Rows, str, Sequence[int]]
 
-def read_json(stream: BinaryIO, schema: pa.Schema, file: str) -> Iterator[InputBlock]:
-    """Yield the rows of a stream, in blocks.
+
+def read_json(stream: BinaryIO, schema: pa.Schema, file: str, arrange: Arrange = same_shapes) -> Iterator[InputBlock]:
+    """Yield the rows of a stream, in blocks; `arrange` cuts rows into pieces that have the same names.
 
     Raises:
         SchemaMismatchError: it is no JSON, a row is no object, or a value does not fit; names the place.
@@ -41,26 +45,23 @@ def read_json(stream: BinaryIO, schema: pa.Schema, file: str) -> Iterator[InputB
         text = next(filter(None, map(bytes.strip, lines)), None)
         if text is not None:
             read = _read_array if text.startswith(b"[") else _read_lines
-            yield from read(decoder, chain(opening, blocks), schema, file)
+            for rows, unit, numbers in read(decoder, chain(opening, blocks), file):
+                for piece, places in arrange(rows, numbers):
+                    yield InputBlock(_columns(piece, schema, file, unit, places), len(piece), file, unit, places)
             return
 
 
-def _read_lines(
-    decoder: json.JSONDecoder, blocks: Iterable[list[bytes]], schema: pa.Schema, file: str
-) -> Iterator[InputBlock]:
+def _read_lines(decoder: json.JSONDecoder, blocks: Iterable[list[bytes]], file: str) -> Iterator[_Numbered]:
     first = 1
     for lines in blocks:
         filled = [(number, text) for number, line in enumerate(lines, first) if (text := line.strip())]
         first += len(lines)
         if filled:
             numbers = [number for number, _ in filled]
-            rows = _parse(decoder, [text for _, text in filled], numbers, file)
-            yield InputBlock(_columns(rows, schema, file, "line", numbers), len(rows), file, "line", numbers)
+            yield _parse(decoder, [text for _, text in filled], numbers, file), "line", numbers
 
 
-def _read_array(
-    decoder: json.JSONDecoder, blocks: Iterable[list[bytes]], schema: pa.Schema, file: str
-) -> Iterator[InputBlock]:
+def _read_array(decoder: json.JSONDecoder, blocks: Iterable[list[bytes]], file: str) -> Iterator[_Numbered]:
     try:
         rows = decoder.decode(b"\n".join(chain.from_iterable(blocks)).decode())
     except json.JSONDecodeError as error:
@@ -76,8 +77,7 @@ def _read_array(
             raise SchemaMismatchError("a row of the array is no json object", file=file, row=number)
     for start in range(0, len(rows), BLOCK_ROWS):
         part = rows[start : start + BLOCK_ROWS]
-        numbers = range(start + 1, start + 1 + len(part))
-        yield InputBlock(_columns(part, schema, file, "row", numbers), len(part), file, "row", numbers)
+        yield part, "row", range(start + 1, start + 1 + len(part))
 
 
 def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
@@ -94,7 +94,7 @@ def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
         yield [b"".join(rest)]
 
 
-def _parse(decoder: json.JSONDecoder, lines: list[bytes], numbers: list[int], file: str) -> list[dict[str, Any]]:
+def _parse(decoder: json.JSONDecoder, lines: list[bytes], numbers: list[int], file: str) -> Rows:
     try:
         rows = decoder.decode("[" + b",".join(lines).decode() + "]")
     except (ValueError, RecursionError):
@@ -115,13 +115,10 @@ def _parse_line(decoder: json.JSONDecoder, line: bytes, number: int, file: str) 
     return row
 
 
-def _columns(
-    rows: list[dict[str, Any]], schema: pa.Schema, file: str, unit: str, numbers: Sequence[int]
-) -> dict[str, Any]:
-    names = dict.fromkeys(rows[0]) | dict.fromkeys(set().union(*rows))
+def _columns(rows: Rows, schema: pa.Schema, file: str, unit: str, numbers: Sequence[int]) -> dict[str, Any]:
     columns: dict[str, Any] = {}
-    for name in names:
-        values = list(map(methodcaller("get", name), rows))
+    for name in rows[0]:
+        values = list(map(itemgetter(name), rows))
         index = schema.get_field_index(name)
         try:
             columns[name] = values if index < 0 else from_json(values, schema.field(index))

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from penstock.cli.access import open_connection
+from penstock.cli.change_pairs import whole_updates
 from penstock.cli.inputs import InputFile
+from penstock.cli.missing_columns import Missing, MissingColumns
 from penstock.cli.options import InputFormat, ResultOutput, TablePathArgument, Url, split_names
 from penstock.cli.output import write_result
 from penstock.cli.put_progress import PutProgress
@@ -24,6 +26,7 @@ app = typer.Typer(rich_markup_mode="rich", add_completion=False)
     epilog=examples(
         "penstock put shop.orders orders.csv more.parquet",
         "penstock put shop.orders prices.csv --columns price",
+        "penstock put shop.orders patch.ndjson --missing keep",
         "penstock put shop.orders gone.ndjson --operation delete --output json",
         "penstock scan shop.orders -o arrow | penstock put shop.copy - --format arrow",
         "penstock tail shop.orders -f | penstock put shop.copy - --format ndjson --operation apply",
@@ -49,6 +52,12 @@ def put(
             "--columns", "-c", metavar="A,B", help="Upsert: write only these. Delete: null these, keep the row."
         ),
     ] = None,
+    missing: Annotated[
+        Missing,
+        typer.Option(
+            help="Where a row lacks a column: stop (refuse), leave what is stored (keep), or set it to null (null)."
+        ),
+    ] = Missing.REFUSE,
     format: Annotated[
         InputFormat | None, typer.Option("--format", help="What the files hold, if their names do not say.")
     ] = None,
@@ -57,7 +66,8 @@ def put(
 ) -> None:
     """Write the rows of files into a table.
 
-    Column names come from the files; order does not matter. Rows are durable and visible batch by batch; at a
+    Column names come from the files; order does not matter. A row has every column of the table, or of
+    --columns, unless --missing says what a missing one means. Rows are durable and visible batch by batch; at a
     bad row it stops, names the place, and says how many rows were written before.
     """
     sources = [InputFile(name, format) for name in files]
@@ -67,12 +77,14 @@ def put(
         chosen = operation or (Operation.UPSERT if handle.info.keyed else Operation.APPEND)
         if named is not None and chosen not in (Operation.UPSERT, Operation.DELETE):
             raise InvalidError("--columns goes with upsert and delete")
-        rows = RowWriter(handle, chosen, named)
+        rule = MissingColumns(handle.info, chosen, missing, named)
+        rows = RowWriter(handle, chosen, rule)
         began = time.monotonic()
         try:
             with PutProgress(sources, lambda: rows.written) as progress, rows:
                 for source in sources:
-                    for block in source.blocks(handle.schema):
+                    blocks = source.blocks(handle.schema, rule.arrange)
+                    for block in whole_updates(blocks) if chosen is Operation.APPLY else blocks:
                         rows.take(block)
                         progress.move()
         except PenstockError as error:

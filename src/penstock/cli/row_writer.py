@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock.cli.input_block import InputBlock
+from penstock.cli.missing_columns import MissingColumns
 from penstock.client.table import Table
 from penstock.errors import InvalidError
 from penstock.model.calls import Operation
@@ -15,14 +16,15 @@ from penstock.model.calls import Operation
 class RowWriter:
     """Writes blocks through a pipelined writer. A context manager: leaving it, what was taken is settled."""
 
-    def __init__(self, table: Table, operation: Operation, columns: Sequence[str] | None) -> None:
+    def __init__(self, table: Table, operation: Operation, missing: MissingColumns) -> None:
         self._table = table
+        self._missing = missing
         self._writer = table.writer()
         self._applied = 0
-        takes: dict[Operation, Callable[[Any], None]] = {
-            Operation.UPSERT: lambda data: self._writer.upsert(data, columns),
-            Operation.DELETE: lambda data: self._writer.delete(data, columns),
-            Operation.APPEND: self._writer.append,
+        takes: dict[Operation, Callable[[Any, Sequence[str] | None], None]] = {
+            Operation.UPSERT: self._writer.upsert,
+            Operation.DELETE: self._writer.delete,
+            Operation.APPEND: lambda data, _: self._writer.append(data),
             Operation.APPLY: self._apply,
         }
         self._take = takes[operation]
@@ -40,15 +42,15 @@ class RowWriter:
             PenstockError: an earlier block failed.
         """
         try:
-            self._take(block.data)
+            self._take(*self._missing.settle(block))
         except InvalidError as error:
             # Raises instead if it was an earlier block that failed: its rows are not those of this one.
             self._writer.flush()
             raise block.locate(error) from error
 
-    def _apply(self, data: Any) -> None:
+    def _apply(self, data: Any, columns: Sequence[str] | None) -> None:
         # A changelog's rows stand in order, and a writer has no door for them.
-        self._applied += self._table.apply_changes(data).rows
+        self._applied += self._table.apply_changes(data, columns=columns).rows
 
     def __enter__(self) -> RowWriter:
         return self

@@ -45,14 +45,20 @@ def test_numbers_of_lines_go_on_over_blocks() -> None:
         list(read_json(io.BytesIO(text), SCHEMA, "rows"))
 
 
-def test_name_that_some_lines_lack_is_null_there() -> None:
-    (block,) = read_json(io.BytesIO(b'{"id": 1}\n{"note": "x"}\n'), SCHEMA, "rows")
+def test_rows_of_a_block_have_the_same_names() -> None:
+    text = b'{"id": 1}\n{"id": 2}\n{"id": 3, "note": "x"}\n{"note": "y", "id": 4}\n{"id": 5}\n'
 
-    assert block.data == {"id": [1, None], "note": [None, "x"]}
+    blocks = [(block.data, list(block.numbers)) for block in read_json(io.BytesIO(text), SCHEMA, "rows")]
+
+    assert blocks == [({"id": [1, 2]}, [1, 2]), ({"id": [3, 4], "note": ["x", "y"]}, [3, 4]), ({"id": [5]}, [5])]
 
 
 @pytest.mark.parametrize(
-    "text", [b'[{"id": 1}, {"id": 2, "note": "x"}]', b'\n\n [\n{"id": 1},\n{"note": "x", "id": 2}\n]\n']
+    "text",
+    [
+        b'[{"id": 1, "note": null}, {"id": 2, "note": "x"}]',
+        b'\n\n [\n{"id": 1, "note": null},\n{"note": "x", "id": 2}\n]\n',
+    ],
 )
 def test_array_is_rows(text: bytes) -> None:
     pipe = io.BufferedReader(Trickle(*(text[i : i + 1] for i in range(len(text)))))
