@@ -47,6 +47,18 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield server.url
 
 
+def test_dropped_table_is_scanned_and_tailed_by_its_lease(url: str) -> None:
+    rows("lease", "acquire", "job", "orders", "log", url=url)
+    run("table", "drop", "orders", "--yes", url=url)
+    run("table", "drop", "log", "--yes", url=url)
+
+    assert len(rows("scan", "orders", "--lease", "job", url=url)) == 20
+    assert len(rows("tail", "orders", "--lease", "job", url=url)) == 20
+    assert [row["a"] for row in rows("scan", "log", "--lease", "job", url=url)] == [1]
+    assert "it holds default.log" in run("scan", "other", "--lease", "job", url=url, code=3).stderr
+    run("scan", "orders", url=url, code=3)
+
+
 def test_snapshots_are_taken_leased_and_listed(url: str) -> None:
     taken = rows("snapshot", "create", "orders", url=url)
     assert [(row["table"], row["bucket"], row["id"]) for row in taken] == [

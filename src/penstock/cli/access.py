@@ -16,6 +16,7 @@ from penstock.model.ports import FLIGHT_PORT
 
 if TYPE_CHECKING:
     from penstock.client.connection import Connection
+    from penstock.client.table import Table
 
 URL_VARIABLE: Final = "PENSTOCK_URL"
 TOKEN_VARIABLE: Final = "PENSTOCK_TOKEN"
@@ -75,6 +76,15 @@ def open_connection(context: typer.Context, url: str | None, *, create: bool = F
         return connect(url)
     _require_listener(url)
     return connect(url, token=access.token(), tls=access.tls or None)
+
+
+def open_table(connection: Connection, path: str, lease_id: str | None) -> Table:
+    """Return the table of that path, or what a lease holds of it.
+
+    Raises:
+        NotFoundError: there is no such table, or the lease is unknown or does not hold it.
+    """
+    return connection.table(path) if lease_id is None else connection.lease(lease_id).table(path)
 
 
 def _require_listener(url: str) -> None:

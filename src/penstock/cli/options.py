@@ -47,6 +47,10 @@ ResultOutput = Annotated[
     OutputFormat | None,
     typer.Option("--output", "-o", help="Write what was done to stdout too, as rows.", show_default=False),
 ]
+LeaseOption = Annotated[
+    str | None,
+    typer.Option("--lease", metavar="ID", help="The table as a lease holds it, also if it was dropped since."),
+]
 TablePathArgument = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
 Columns = Annotated[
     list[str] | None, typer.Option("--columns", "-c", metavar="A,B", help="Only these columns, separated by commas.")

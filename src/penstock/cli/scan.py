@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.access import open_connection
+from penstock.cli.access import open_connection, open_table
 from penstock.cli.bucket_offsets import format_offsets, read_json_object, read_offsets
-from penstock.cli.options import Columns, Output, TablePathArgument, Url, split_names
+from penstock.cli.options import Columns, LeaseOption, Output, TablePathArgument, Url, split_names
 from penstock.cli.output import write_batches
 from penstock.cli.row_progress import watch_rows
 from penstock.cli.words import count_rows, examples, is_watched, say
@@ -23,6 +23,7 @@ app = typer.Typer(rich_markup_mode="rich", add_completion=False)
         "penstock scan shop.orders --limit 10",
         "penstock scan shop.orders -c id,amount --filter \"amount > 10 AND city = 'Ulm'\" -o csv > orders.csv",
         "penstock scan shop.orders -o parquet > orders.parquet",
+        "penstock scan shop.orders --lease job-7",
         'penstock scan shop.orders --as-of \'{"0": 17, "1": 20}\'',
     )
 )
@@ -43,6 +44,7 @@ def scan(
         ScanSource | None,
         typer.Option(help="Live rows, a snapshot, or the log; a table without a key has its log.", show_default=False),
     ] = None,
+    lease: LeaseOption = None,
     output: Output = None,
     url: Url = None,
 ) -> None:
@@ -52,13 +54,15 @@ def scan(
     come; nothing holds the whole table.
     """
     with open_connection(context, url) as connection:
-        handle = connection.table(table)
+        handle = open_table(connection, table, lease)
         chosen = None if as_of is None else read_offsets(handle.info, read_json_object(as_of, "--as-of"), "--as-of")
         rows = handle.scan(
             split_names(columns), filter, limit, chosen, ScanSource.LIVE_KV if source is None else source
         )
         with rows:
-            written = write_batches(output, rows.schema, watch_rows(rows, lambda: _expected(handle, filter, limit)))
+            written = write_batches(
+                output, rows.schema, watch_rows(rows, lambda: limit if lease else _expected(handle, filter, limit))
+            )
         if is_watched():
             say(f"{count_rows(written)} as of {format_offsets(rows.log_offsets)}")
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from penstock.cli.access import open_connection
+from penstock.cli.access import open_connection, open_table
 from penstock.cli.bucket_offsets import read_json_object, read_offsets
-from penstock.cli.options import Columns, Output, TablePathArgument, Url, split_names
+from penstock.cli.options import Columns, LeaseOption, Output, TablePathArgument, Url, split_names
 from penstock.cli.output import RowSink, open_sink
 from penstock.cli.words import count_rows, examples, is_watched, say
 from penstock.client.change_range import Start
@@ -57,6 +57,7 @@ def tail(
     timeout: Annotated[
         str | None, typer.Option(metavar="TIME", help="With --follow: end when no change came for so long (5s, 1min).")
     ] = None,
+    lease: LeaseOption = None,
     output: Output = None,
     url: Url = None,
 ) -> None:
@@ -66,7 +67,7 @@ def tail(
     stands. At the end the position is said, from which another tail goes on.
     """
     with open_connection(context, url) as connection:
-        handle = connection.table(table)
+        handle = open_table(connection, table, lease)
         options = {"follow": follow, "timeout": timeout, "columns": split_names(columns), "images": images}
         with _open(handle, start, options) as stream, _ended_by_interrupt(stream):
             rows, position = _show(stream, open_sink(output, stream.schema), limit)

@@ -35,7 +35,11 @@ StartLike = Start | str | datetime | OffsetsByBucket
 
 
 def resolve_starts(
-    link: Link, info: TableInfo, start: StartLike, known: Mapping[TableBucket, Offsets]
+    link: Link,
+    info: TableInfo,
+    start: StartLike,
+    known: Mapping[TableBucket, Offsets],
+    lease_id: str | None = None,
 ) -> dict[TableBucket, int]:
     """Return the offset at which each known bucket begins.
 
@@ -48,7 +52,7 @@ def resolve_starts(
     if start == Start.LATEST:
         return {bucket: offsets.end for bucket, offsets in known.items()}
     if isinstance(start, datetime):
-        return _starts_at(link, info, start, known)
+        return _starts_at(link, info, start, known, lease_id)
     if is_position(start):
         named = decode_position(info, start).bucket_offsets(info.path)
     elif isinstance(start, Mapping):
@@ -58,6 +62,9 @@ def resolve_starts(
             "a start is penstock.EARLIEST, penstock.LATEST, offsets by bucket, a datetime or a stream's position",
             start=repr(start),
         )
+    gone = [bucket for bucket in named if bucket not in known]
+    if lease_id is not None and gone:
+        raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=gone[0])
     starts = {bucket: max(named.get(bucket, 0), bucket.first_offset(offsets.base)) for bucket, offsets in known.items()}
     _check_readable(starts, known)
     return starts
@@ -102,7 +109,7 @@ def decode_position(info: TableInfo, text: str) -> StreamPosition:
 
 
 def _starts_at(
-    link: Link, info: TableInfo, moment: datetime, known: Mapping[TableBucket, Offsets]
+    link: Link, info: TableInfo, moment: datetime, known: Mapping[TableBucket, Offsets], lease_id: str | None
 ) -> dict[TableBucket, int]:
     # Python's own rule: a datetime without zone is local time. Rounded up, for earlier changes are not wanted.
     try:
@@ -110,7 +117,7 @@ def _starts_at(
     except (OverflowError, ValueError) as error:
         raise InvalidError("the start is outside the years 1 to 9999 of UTC", start=repr(moment)) from error
     timestamp_ms = max(0, -(-timestamp_us // 1000))
-    first = link.retry.run(lambda: link.node.offsets(info.table_id, timestamp_ms=timestamp_ms))
+    first = link.retry.run(lambda: link.node.offsets(info.table_id, timestamp_ms=timestamp_ms, lease_id=lease_id))
     return {
         bucket: first[bucket].base if bucket in first else bucket.first_offset(offsets.base)
         for bucket, offsets in known.items()

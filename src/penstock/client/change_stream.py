@@ -45,12 +45,16 @@ class SnapshotPhase:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How a stream waits: whether for changes to come, how long for each, and for which new buckets."""
+    """How a stream waits: whether for changes to come, how long for each, and for which new buckets.
+
+    A `leased` one reads what its lease holds, and loses none of it to a drop.
+    """
 
     follow: bool = False
     timeout_ms: int | None = None
     births: bool = False
     only: frozenset[TableBucket] | None = None
+    leased: bool = False
 
 
 class ChangeStream(Iterator[pa.RecordBatch]):
@@ -184,8 +188,8 @@ class ChangeStream(Iterator[pa.RecordBatch]):
         try:
             pages = self._pull.pull(wait_ms)
         except (PartitionNotFoundError, OffsetOutOfRangeError):
-            # The changes of a bucket may have gone with its partition; the others go on.
-            if not self._forget_dropped():
+            # The changes of a bucket may have gone with its partition, unless a lease holds it; the others go on.
+            if self._patience.leased or not self._forget_dropped():
                 raise
             return True
         self._pages.extend(pages)

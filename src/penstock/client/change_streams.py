@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.client.buckets import BucketName, OffsetsByBucket, resolve_buckets
+from penstock.client.buckets import BucketName, OffsetsByBucket, resolve_buckets, resolve_offsets
 from penstock.client.change_pull import ChangePull
 from penstock.client.change_range import EARLIEST, StartLike, decode_position, is_position, resolve_ends, resolve_starts
 from penstock.client.change_stream import ChangeStream, Patience, SnapshotPhase
 from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.scan_request import ScanRequest, ScanSource, project
-from penstock.errors import InvalidError
+from penstock.client.snapshot_cut import require_whole
+from penstock.errors import InvalidError, OffsetOutOfRangeError, UnsupportedError
 from penstock.model.bucket import TableBucket
-from penstock.model.calls import Images
+from penstock.model.calls import Images, Offsets
 from penstock.model.change import RESERVED_NAMES
 from penstock.model.names import name_list
 from penstock.model.quantity import parse_duration_ms
@@ -35,6 +36,7 @@ class StreamRequest:
     columns: Iterable[str] | None = None
     images: Images | str = Images.FULL
     buckets: Iterable[BucketName] | None = None
+    lease_id: str | None = None
 
 
 def open_changes(link: Link, info: TableInfo, start: StartLike, request: StreamRequest) -> ChangeStream:
@@ -77,10 +79,13 @@ def _open(
     only: frozenset[TableBucket] | None = None
     if request.buckets is not None:
         only = frozenset(resolve_buckets(info, request.buckets))
-    known = link.retry.run(lambda: link.node.offsets(info.table_id))
+    lease_id = request.lease_id
+    known = link.retry.run(lambda: link.node.offsets(info.table_id, lease_id=lease_id))
+    if lease_id is not None:
+        check_leased(info, lease_id, known, request, only)
     if only is not None:
         known = {bucket: offsets for bucket, offsets in known.items() if bucket in only}
-    starts = resolve_starts(link, info, start, known)
+    starts = resolve_starts(link, info, start, known, lease_id)
     ends = resolve_ends(info, request.end, known, follow=request.follow)
     pull = ChangePull(
         link,
@@ -88,12 +93,49 @@ def _open(
         {bucket: (starts[bucket], ends[bucket]) for bucket in known},
         columns=_columns(info, request.columns),
         images=_images(request.images),
+        lease_id=lease_id,
     )
     # Only partitions bring new buckets; an end that was given is a cut, and names all that count.
     births = request.follow and request.end is None and info.partitioned
-    return ChangeStream(
-        link, info, pull, Patience(request.follow, _timeout_ms(request.timeout), births, only), snapshot
-    )
+    patience = Patience(request.follow, _timeout_ms(request.timeout), births, only, leased=lease_id is not None)
+    return ChangeStream(link, info, pull, patience, snapshot)
+
+
+def check_leased(
+    info: TableInfo,
+    lease_id: str,
+    known: Mapping[TableBucket, Offsets],
+    request: StreamRequest,
+    only: Collection[TableBucket] | None,
+) -> None:
+    """Refuse to read less under a lease than was asked for.
+
+    Raises:
+        UnsupportedError: changes to come are asked for: the lease ends at its offsets.
+        InvalidError: the lease holds not all, or not that, of the table.
+        OffsetOutOfRangeError: the end is beyond what the lease holds.
+    """
+    if request.follow:
+        raise UnsupportedError(
+            "a lease ends at its offsets; read them without follow, and follow the table itself", lease_id=lease_id
+        )
+    named = {} if request.end is None else resolve_offsets(info, request.end)
+    for bucket in (*(only or ()), *named):
+        if bucket not in known:
+            raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=bucket)
+    for bucket, at in named.items():
+        if at > known[bucket].end:
+            raise OffsetOutOfRangeError(
+                "the end is beyond what the lease holds",
+                lease_id=lease_id,
+                bucket=bucket,
+                offset=at,
+                leased=known[bucket].end,
+            )
+    if not known:
+        raise InvalidError("the lease holds nothing of this table", lease_id=lease_id, table=info.path)
+    if only is None:
+        require_whole(known, info, lease_id)
 
 
 def _columns(info: TableInfo, columns: Iterable[str] | None) -> tuple[str, ...] | None:

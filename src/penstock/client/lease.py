@@ -7,13 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from penstock.client.link import Link
 from penstock.client.renewal import Renewal
-from penstock.errors import InvalidError, LeaseNotFoundError, PenstockError
+from penstock.errors import InvalidError, LeaseNotFoundError, PenstockError, TableNotFoundError
 from penstock.model.bucket import TableBucket
 from penstock.model.lease import AcquireLease, CutOffsets, LeaseInfo, Snapshot, check_lease_id
+from penstock.model.names import TablePath
 from penstock.model.quantity import parse_duration_ms
+
+if TYPE_CHECKING:
+    from penstock.client.table import Table
 
 _log = logging.getLogger("penstock")
 
@@ -101,6 +106,36 @@ class Lease:
     def failure(self) -> PenstockError | None:
         """Return why the background renewal ended, None while it does not."""
         return None if self._renewal is None else self._renewal.failure
+
+    def table(self, table: str | int) -> Table:
+        """Return a handle to what it holds of a table, named by path or id, also if that was dropped since.
+
+        Scans, and changes up to the leased offsets, read what is leased; the rest is the table's own.
+
+        Raises:
+            LeaseNotFoundError: it has expired, or is unknown.
+            TableNotFoundError: it holds nothing of that table.
+            InvalidError: it holds two tables of that path, one dropped since.
+        """
+        # Here, not above: tables know leases.
+        from penstock.client.leased_table import LeasedTable  # noqa: PLC0415
+
+        self._info = self._link.retry.run(lambda: self._link.node.lease(self.id))
+        paths = {leased.table_id: leased.snapshot.bucket.table for leased in self._info.leased}
+        named = table if isinstance(table, int) else str(TablePath.parse(table))
+        found = [table_id for table_id, path in paths.items() if named in (table_id, path)]
+        if not found:
+            held = ", ".join(sorted({f"{path} (id {table_id})" for table_id, path in paths.items()}))
+            raise TableNotFoundError(f"the lease does not hold that table; it holds {held or 'nothing'}", table=named)
+        if len(found) > 1:
+            raise InvalidError(
+                "the lease holds two tables of that path, one dropped since; name one by its id",
+                lease_id=self.id,
+                table=named,
+                table_ids=sorted(found),
+            )
+        info = self._link.retry.run(lambda: self._link.node.table_by_id(found[0]))
+        return LeasedTable(self._link, info, self.id)
 
     def renew(self, duration: str | timedelta | None = None) -> None:
         """Have it last that long from now on; None: as long as before.

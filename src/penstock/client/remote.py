@@ -255,9 +255,13 @@ class RemoteNode(RemoteOwners):
         """End somebody's scan session."""
         self._ask(wire.KILL_SCANNER, scanner_id=scanner_id)
 
-    def offsets(self, table_id: int, *, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:
+    def offsets(
+        self, table_id: int, *, timestamp_ms: int | None = None, lease_id: str | None = None
+    ) -> dict[TableBucket, Offsets]:
         """Return base and end of every bucket; with a timestamp, base = the first change at or after it."""
-        found: Mapping[TableBucket, Offsets] = self._ask(wire.OFFSETS, table_id=table_id, timestamp_ms=timestamp_ms)
+        found: Mapping[TableBucket, Offsets] = self._ask(
+            wire.OFFSETS, table_id=table_id, timestamp_ms=timestamp_ms, lease_id=lease_id
+        )
         return dict(found)
 
     def pull_changes(self, call: PullChanges) -> list[ChangePage]:

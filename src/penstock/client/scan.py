@@ -116,13 +116,13 @@ class Scan(Iterator[pa.RecordBatch]):
     def _begin_leased(cls, link: Link, info: TableInfo, request: ScanRequest, lease_id: str) -> Scan:
         held = leased_buckets(link, info, lease_id, request)
         pin = LeasePin({bucket: leased.snapshot.offset for bucket, leased in held.items()})
+        starts: Mapping[TableBucket, int] = {}
+        if request.source is ScanSource.LOG:
+            # What is kept of a keyed table's log may begin before what the lease needs of it.
+            kept = link.retry.run(lambda: link.node.offsets(info.table_id, lease_id=lease_id))
+            starts = {bucket: offsets.base for bucket, offsets in kept.items()}
         positions = [
-            BucketPosition(
-                bucket.partition,
-                bucket.bucket,
-                pin.offsets[bucket],
-                held[bucket].base if request.source is ScanSource.LOG else 0,
-            )
+            BucketPosition(bucket.partition, bucket.bucket, pin.offsets[bucket], starts.get(bucket, 0))
             for bucket in (request.buckets or sorted(held, key=bucket_order))
         ]
         return cls(link, info, request, pin, positions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from penstock.client.cut_pin import CutPin
 from penstock.client.link import Link
@@ -35,24 +35,57 @@ def leased_buckets(link: Link, info: TableInfo, lease_id: str, request: ScanRequ
 
     Raises:
         LeaseNotFoundError: the lease is unknown or has expired.
-        InvalidError: it does not hold a bucket that is asked for, or none of the table, or `as_of` is given, too.
+        InvalidError: it does not hold a bucket that is asked for, or none of the table, or two of one name.
+        OffsetOutOfRangeError: `as_of` is not what it holds.
     """
-    if request.as_of is not None:
-        raise InvalidError("a lease says what is read; leave out as_of", lease_id=lease_id)
     lease = link.retry.run(lambda: link.node.lease(lease_id))
-    held = {leased.snapshot.bucket: leased for leased in lease.leased if leased.table_id == info.table_id}
+    held: dict[TableBucket, Leased] = {}
+    for leased in lease.leased:
+        if leased.table_id == info.table_id and _is_wanted(leased, request, lease_id, held):
+            held[leased.snapshot.bucket] = leased
     if not held:
         raise InvalidError("the lease holds nothing of this table", lease_id=lease_id, table=info.path)
+    if request.as_of is not None:
+        _require_held(held, request.as_of, lease_id)
     if request.buckets is None:
-        _require_whole(held, info, lease_id)
+        require_whole(held, info, lease_id)
         return held
-    for bucket in request.buckets:
-        if bucket not in held:
-            raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=bucket)
+    _require_held(held, request.buckets, lease_id)
     return {bucket: held[bucket] for bucket in request.buckets}
 
 
-def _require_whole(held: Mapping[TableBucket, Leased], info: TableInfo, lease_id: str) -> None:
+def _is_wanted(leased: Leased, request: ScanRequest, lease_id: str, held: Mapping[TableBucket, Leased]) -> bool:
+    """Tell whether a scan reads a leased bucket; of two partitions of one name `as_of` tells which."""
+    bucket, offset = leased.snapshot.bucket, leased.snapshot.offset
+    if request.as_of is not None and bucket in request.as_of:
+        asked = request.as_of[bucket]
+        if bucket.first_offset(asked) != bucket.first_offset(offset):
+            return False
+        if asked != offset:
+            raise OffsetOutOfRangeError(
+                "the lease holds the bucket at another offset; scan it there",
+                lease_id=lease_id,
+                bucket=bucket,
+                offset=asked,
+                leased=offset,
+            )
+    if bucket in held:
+        raise InvalidError(
+            "the lease holds two partitions of one name, one dropped since; say with as_of= which is meant",
+            lease_id=lease_id,
+            bucket=bucket,
+            offsets=[held[bucket].snapshot.offset, offset],
+        )
+    return True
+
+
+def _require_held(held: Mapping[TableBucket, Leased], buckets: Iterable[TableBucket], lease_id: str) -> None:
+    for bucket in buckets:
+        if bucket not in held:
+            raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=bucket)
+
+
+def require_whole(held: Collection[TableBucket], info: TableInfo, lease_id: str) -> None:
     """Refuse to pass off some buckets of a partition, or of the table, as all of it."""
     for partition in {bucket.partition for bucket in held}:
         for number in range(info.buckets):

@@ -204,7 +204,7 @@ class Table(TableOwners):
         if self._info.keyed or source != ScanSource.LIVE_KV:
             builder = builder.with_source(source)
         builder = builder.select(columns).filter(filter).limit(limit).buckets(buckets).as_of(as_of)
-        return builder.lease(lease).execute()
+        return (builder if lease is None else builder.lease(lease)).execute()
 
     def cut(self) -> TableCut:
         """Return the present cut: one offset for each bucket, all of one moment. A lease can pin it.

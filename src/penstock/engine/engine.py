@@ -34,18 +34,15 @@ from penstock.engine.sqlite_metadata import SqliteMetadataStore
 from penstock.engine.statistics import table_stats
 from penstock.engine.storage import Storage, open_index
 from penstock.engine.terms import Terms
-from penstock.errors import ClosedError, PartitionNotFoundError
+from penstock.errors import PartitionNotFoundError
 from penstock.model.aggregate import AggFunction
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import (
-    ChangePage,
     Cut,
     LookupCall,
     LookupResult,
-    Offsets,
     OpenScan,
     Page,
-    PullChanges,
     ScannerInfo,
     TableStats,
     WriteCall,
@@ -265,7 +262,7 @@ class Engine(LeaseCalls, OwnerCalls):
         """Open a scan session and return its first page (call 0)."""
         self._check_open()
         if call.lease_id is not None:
-            return self.scanners.open(call, self.leases.find(call.lease_id, call.table_id, call.bucket))
+            return self.scanners.open(call, self.leases.find(call.lease_id, call.table_id, call.bucket, call.as_of))
         bucket = None if call.cut_id is None else self._cuts.find(call.cut_id, call.bucket)
         if bucket is not None:
             # Its partition may have expired under the reader, and the name may stand for another by now.
@@ -301,18 +298,6 @@ class Engine(LeaseCalls, OwnerCalls):
     def kill_scanner(self, scanner_id: str) -> None:
         """End somebody's scan session."""
         self.scanners.kill(scanner_id)
-
-    def offsets(self, table_id: int, *, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:
-        """Return base and end of every bucket; with a timestamp, base = the first change at or after it."""
-        return self._changes.offsets(self._table(table_id), timestamp_ms)
-
-    def pull_changes(self, call: PullChanges) -> list[ChangePage]:
-        """Return changes of the buckets that have some; empty when the wait ran out."""
-        if call.lease_id is not None and call.positions:
-            held = {name: self.leases.find(call.lease_id, call.table_id, name) for name in call.positions}
-            table = next(iter(held.values()))[0]
-            return self._changes.pull(table, call, {name: bucket for name, (_, bucket) in held.items()})
-        return self._changes.pull(self._table(call.table_id), call)
 
     def lookup(self, call: LookupCall) -> LookupResult:
         """Return one row for each key in the order asked, with `_found`."""
@@ -366,10 +351,6 @@ class Engine(LeaseCalls, OwnerCalls):
         if self._lock is not None:
             self._lock.release()
 
-    def _table(self, table_id: int) -> LiveTable:
-        self._check_open()
-        return self._tables.get(table_id)
-
     def _drop(self, info: TableInfo) -> None:
         table = next((table for table in self._tables.all() if table.info.table_id == info.table_id), None)
         gone = self._bucket_ids(table, None) if table is not None else []
@@ -386,10 +367,6 @@ class Engine(LeaseCalls, OwnerCalls):
         """End the sessions of buckets that are gone; one that was opened meanwhile finds its bucket gone."""
         for bucket in buckets:
             self.scanners.close_bucket(bucket)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the node is closed")
 
 
 def _close_forgotten(reference: weakref.ref[Engine], pid: int) -> None:

@@ -1,4 +1,4 @@
-"""The calls of a node about snapshots and leases."""
+"""The calls of a node about snapshots and leases, and about the log, which a lease may keep."""
 
 from __future__ import annotations
 
@@ -6,19 +6,27 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.codec.backup_inventory import BackupInventory
+from penstock.engine.change_reader import ChangeReader
 from penstock.engine.cuts import Cuts
 from penstock.engine.lease_desk import LeaseDesk
+from penstock.engine.live_table import LiveTable
 from penstock.engine.metadata import MetadataStore
+from penstock.engine.open_tables import OpenTables
+from penstock.errors import ClosedError
 from penstock.model.bucket import TableBucket
+from penstock.model.calls import ChangePage, Offsets, PullChanges
 from penstock.model.lease import AcquireLease, LeaseInfo, Snapshot
 
 
 class LeaseCalls:
-    """What an engine answers about snapshots and leases; the part of `penstock.model.node.Node` that is theirs."""
+    """What an engine answers about snapshots, leases and the log: that part of `penstock.model.node.Node`."""
 
     leases: LeaseDesk
     _metadata: MetadataStore
     _cuts: Cuts
+    _changes: ChangeReader
+    _tables: OpenTables
+    _closed: bool
 
     def backup(self, directory: str | Path) -> BackupInventory:
         """Write a backup of all tables, each at one cut, into a directory that is empty or not there."""
@@ -55,3 +63,33 @@ class LeaseCalls:
     def lease(self, lease_id: str) -> LeaseInfo:
         """Return a lease."""
         return self.leases.get(lease_id)
+
+    def offsets(
+        self, table_id: int, *, timestamp_ms: int | None = None, lease_id: str | None = None
+    ) -> dict[TableBucket, Offsets]:
+        """Return base and end of every bucket; with a timestamp, base = the first change at or after it.
+
+        With a lease, of every bucket that it holds, up to the offset that it holds.
+        """
+        if lease_id is not None:
+            return self.leases.offsets(lease_id, table_id, timestamp_ms)
+        return self._changes.offsets(self._table(table_id), timestamp_ms)
+
+    def pull_changes(self, call: PullChanges) -> list[ChangePage]:
+        """Return changes of the buckets that have some; empty when the wait ran out."""
+        if call.lease_id is not None and call.positions:
+            held = {
+                name: self.leases.find(call.lease_id, call.table_id, name, start)
+                for name, (start, _) in call.positions.items()
+            }
+            table = next(iter(held.values()))[0]
+            return self._changes.pull(table, call, {name: bucket for name, (_, bucket) in held.items()})
+        return self._changes.pull(self._table(call.table_id), call)
+
+    def _table(self, table_id: int) -> LiveTable:
+        self._check_open()
+        return self._tables.get(table_id)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the node is closed")

@@ -22,8 +22,10 @@ from penstock.engine.metadata import MetadataStore
 from penstock.engine.open_tables import OpenTables
 from penstock.engine.settings import Settings
 from penstock.engine.snapshots import Snapshots
+from penstock.engine.table_pins import not_led
 from penstock.errors import InvalidError
 from penstock.model.bucket import BucketId, TableBucket
+from penstock.model.calls import Offsets
 from penstock.model.lease import AcquireLease, Leased, LeaseInfo, Snapshot
 from penstock.model.principal import current, may_change
 from penstock.runtime.clock import Clock
@@ -117,8 +119,10 @@ class LeaseDesk:
         """Return all leases."""
         return [self._info(lease) for lease in self._leases.all()]
 
-    def find(self, lease_id: str, table_id: int, name: TableBucket) -> tuple[LiveTable, BucketId]:
-        """Return a bucket that a lease holds, whatever became of its table.
+    def find(
+        self, lease_id: str, table_id: int, name: TableBucket, offset: int | None = None
+    ) -> tuple[LiveTable, BucketId]:
+        """Return a bucket that a lease holds, whatever became of its table; of several lives that of the offset.
 
         Raises:
             LeaseNotFoundError: the lease is unknown or has expired.
@@ -130,9 +134,43 @@ class LeaseDesk:
         # Of two partitions of one name, one of which is dropping, the younger has it.
         for partition_id in sorted((i for i, known in partitions.items() if known == name.partition), reverse=True):
             bucket = BucketId(table_id, partition_id, name.bucket)
-            if bucket in lease.holds:
+            hold = lease.holds.get(bucket)
+            if hold is not None and (offset is None or bucket.first_offset(offset) == bucket.first_offset(hold.offset)):
                 return self._tables.holding(bucket), bucket
         raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=name)
+
+    def offsets(self, lease_id: str, table_id: int, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:
+        """Return base and leased offset of every bucket of a table that a lease holds, whatever became of it.
+
+        With a timestamp, base is the first change at or after it.
+
+        Raises:
+            LeaseNotFoundError: the lease is unknown or has expired.
+            PermissionDeniedError: it is somebody else's.
+            InvalidError: it holds two partitions of one name.
+        """
+        found: dict[TableBucket, Offsets] = {}
+        for bucket, hold in self._leases.own(lease_id).holds.items():
+            if bucket.table_id != table_id:
+                continue
+            table = self._tables.holding(bucket)
+            view, name = table.view_of(bucket), table.name(bucket)
+            if view is None:
+                raise not_led(name)
+            if name in found:
+                raise InvalidError(
+                    "the lease holds two partitions of one name, one dropped since; scan either with as_of=, "
+                    "and lease them apart to read their logs",
+                    lease_id=lease_id,
+                    bucket=name,
+                    offsets=[found[name].end, hold.offset],
+                )
+            base = min(view.base, hold.offset)
+            if timestamp_ms is not None:
+                first = view.directory(base, hold.offset).first_offset_at(timestamp_ms)
+                base = hold.offset if first is None else max(base, first)
+            found[name] = Offsets(base, hold.offset)
+        return found
 
     def backup(self, directory: Path, metadata: MetadataStore, cuts: Cuts) -> BackupInventory:
         """Write a backup of all tables, each at one cut, and of the catalog."""

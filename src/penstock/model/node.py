@@ -145,8 +145,13 @@ class Node(OwnerNode, Protocol):
     def kill_scanner(self, scanner_id: str) -> None:
         """End somebody's scan session."""
 
-    def offsets(self, table_id: int, *, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:
-        """Return base and end of every bucket; with a timestamp, base = the first change at or after it."""
+    def offsets(
+        self, table_id: int, *, timestamp_ms: int | None = None, lease_id: str | None = None
+    ) -> dict[TableBucket, Offsets]:
+        """Return base and end of every bucket; with a timestamp, base = the first change at or after it.
+
+        With a lease, of every bucket that it holds, also of a dropped table, up to the offset that it holds.
+        """
 
     def pull_changes(self, call: PullChanges) -> list[ChangePage]:
         """Return changes of the buckets that have some; empty when the wait ran out."""

@@ -73,7 +73,9 @@ RESUME_SCANNER: Final = Call("resume_scanner", PAGE, {"token": BYTES})
 LIST_SCANNERS: Final = Call("list_scanners", listed(SCANNER_INFO))
 KILL_SCANNER: Final = Call("kill_scanner", NOTHING, {"scanner_id": TEXT})
 
-OFFSETS: Final = Call("offsets", OFFSETS_BY_BUCKET, {"table_id": INT, "timestamp_ms": maybe(INT)})
+OFFSETS: Final = Call(
+    "offsets", OFFSETS_BY_BUCKET, {"table_id": INT, "timestamp_ms": maybe(INT), "lease_id": maybe(TEXT)}
+)
 PULL: Final = Call("pull_changes", listed(CHANGE_PAGE), {"call": PULL_CHANGES})
 LOOKUP: Final = Call("lookup", LOOKUP_RESULT, {"call": LOOKUP_CALL})
 PREFIX_LOOKUP: Final = Call("prefix_lookup", LOOKUP_RESULT, {"call": LOOKUP_CALL})

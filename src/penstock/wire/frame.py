@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock.errors import InvalidError, LimitError, UnsupportedError
 from penstock.wire.body import Body
 
-PROTOCOL_VERSION: Final = 2
+PROTOCOL_VERSION: Final = 3
 MAGIC: Final = b"PS"
 CALL_STREAM: Final = b"penstock.calls"
 """The descriptor of a stream that carries frames."""

@@ -368,7 +368,9 @@ class FakeNode(FakeLeases, FakeOwners):
     def kill_scanner(self, scanner_id: str) -> None:
         self.sessions.pop(scanner_id, None)
 
-    def offsets(self, table_id: int, *, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:
+    def offsets(
+        self, table_id: int, *, timestamp_ms: int | None = None, lease_id: str | None = None
+    ) -> dict[TableBucket, Offsets]:
         table = self._table(table_id)
         found = {}
         for bucket, log in table.logs.items():

@@ -100,7 +100,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "close_scanner": {"scanner_id": "s-1"},
     "resume_scanner": {"token": b"\x00token"},
     "kill_scanner": {"scanner_id": "s-1"},
-    "offsets": {"table_id": 7, "timestamp_ms": 1},
+    "offsets": {"table_id": 7, "timestamp_ms": 1, "lease_id": "job-7"},
     "pull_changes": {
         "call": PullChanges(7, 1, {ONE: (0, None), TWO: (3, 9)}, ("id",), Images.AFTER, 1 << 20, 100, "r-1")
     },
