@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -307,18 +308,32 @@ def test_filters_said_one_after_the_other_all_count(connection: penstock.Connect
     assert narrow.filter(None).execute().to_arrow().num_rows == 10
 
 
-def test_threads_that_share_a_scan_share_out_its_rows(connect: Connect) -> None:
+@pytest.mark.parametrize("way", ["one iterator", "next", "each its own"])
+def test_threads_share_out_the_rows_of_an_iterator_and_each_iteration_has_all(connect: Connect, way: str) -> None:
     table = connect(kv__scanner__page_bytes="1KB").create_table("t", "id INT, PRIMARY KEY (id)", buckets=2)
     table.upsert({"id": list(range(2_000))})
+    copies = 8 if way == "each its own" else 1
 
-    for _ in range(5):
+    for _ in range(3):
         with table.scan() as scan:
             received: list[list[int]] = [[] for _ in range(8)]
             together = threading.Barrier(len(received))
+            shared = iter(scan)
 
-            def read(mine: list[int], scan: penstock.Scan = scan, together: threading.Barrier = together) -> None:
+            def batches(
+                scan: penstock.Scan = scan, shared: Iterator[pa.RecordBatch] = shared
+            ) -> Iterable[pa.RecordBatch]:
+                if way == "next":
+                    return iter(lambda: next(scan, None), None)
+                return shared if way == "one iterator" else scan
+
+            def read(
+                mine: list[int],
+                together: threading.Barrier = together,
+                batches: Callable[[], Iterable[pa.RecordBatch]] = batches,
+            ) -> None:
                 together.wait()
-                for batch in scan:
+                for batch in batches():
                     mine.extend(batch["id"].to_pylist())
 
             threads = [threading.Thread(target=read, args=(mine,), daemon=True) for mine in received]
@@ -327,4 +342,4 @@ def test_threads_that_share_a_scan_share_out_its_rows(connect: Connect) -> None:
             for thread in threads:
                 thread.join(30)
 
-            assert sorted(id for mine in received for id in mine) == list(range(2_000))
+            assert sorted(id for mine in received for id in mine) == sorted(list(range(2_000)) * copies)

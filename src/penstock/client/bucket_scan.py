@@ -6,7 +6,7 @@ opened again at the same snapshot, at the offset after the last page: that is al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Protocol
@@ -65,8 +65,8 @@ class BucketScan:
         self._hurried = hurried
         self._scanner_id: str | None = None
 
-    def portions(self) -> Generator[Portion, None, None]:
-        """Yield the rows in portions, page by page; closing the generator ends the session.
+    def pages(self) -> Generator[Sequence[Portion], None, None]:
+        """Yield the rows of each page, in portions; closing the generator ends the session.
 
         Raises:
             OffsetOutOfRangeError: the snapshot can no longer be read.
@@ -77,8 +77,8 @@ class BucketScan:
                 self._pass(page)
                 if not page.has_more:
                     self._scanner_id = None
-                yield from zip(page.batches, page.inner_ends, strict=False)
-                yield page.batches[-1], page.next_offset if page.has_more else None
+                last = (page.batches[-1], page.next_offset if page.has_more else None)
+                yield [*zip(page.batches, page.inner_ends, strict=False), last]
         finally:
             self._close()
 

@@ -58,7 +58,10 @@ class Patience:
 
 
 class ChangeStream(Iterator[pa.RecordBatch]):
-    """Iterates over changes as record batches. For one consumer; `close()` from any thread."""
+    """Iterates over changes as record batches: one iteration goes on where the one before ended.
+
+    For one consumer; `close()` from any thread.
+    """
 
     def __init__(
         self, link: Link, info: TableInfo, pull: ChangePull, patience: Patience, snapshot: SnapshotPhase | None = None
@@ -86,6 +89,12 @@ class ChangeStream(Iterator[pa.RecordBatch]):
         offsets = {bucket: start for bucket, (start, _) in self._pull.positions.items()}
         snapshot = None if phase is None else SnapshotPosition(phase.scan.resume_token, phase.cut_us)
         return StreamPosition.of(self._info.table_id, offsets, snapshot).encode()
+
+    def __iter__(self) -> ChangeStream:
+        # Whoever is at it when the stream is closed sees its end; who begins later would take it for an empty one.
+        if self._closing.is_set():
+            raise ClosedError("the stream is closed; open another at its position", table=self._info.path)
+        return self
 
     def __next__(self) -> pa.RecordBatch:
         # Threads that share a stream get each batch once.

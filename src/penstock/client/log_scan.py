@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 import pyarrow as pa
 
@@ -37,19 +37,19 @@ class LogScan:
             link, info, {bucket: (start, end)}, columns=self._columns(info, request), lease_id=request.lease_id
         )
 
-    def portions(self) -> Generator[Portion, None, None]:
-        """Yield the rows in portions.
+    def pages(self) -> Generator[Sequence[Portion], None, None]:
+        """Yield the rows of each pull, in portions.
 
         Raises:
             OffsetOutOfRangeError: the changes are no longer kept.
             PenstockError: as the node answered, once that is not worth retrying.
         """
         try:
-            yield from self._portions(self._limit)
+            yield from self._pages(self._limit)
         finally:
             self._pull.release()
 
-    def _portions(self, left: int | None) -> Generator[Portion, None, None]:
+    def _pages(self, left: int | None) -> Generator[Sequence[Portion], None, None]:
         while self._pull.unfinished:
             pages = self._pull.pull(wait_ms=0)
             if not pages:
@@ -58,7 +58,7 @@ class LogScan:
                 self._pull.move(page)
                 batch = self._passing(self._pull.shown(page)).slice(0, left)
                 left = None if left is None else left - batch.num_rows
-                yield batch, page.next_offset if self._pull.unfinished else None
+                yield [(batch, page.next_offset if self._pull.unfinished else None)]
                 if left == 0:
                     return
 

@@ -89,11 +89,12 @@ def scan_range(
         end=end,
     )
     pin = CutPin.take(link, info.table_id, as_of={bucket: x}, buckets=(bucket,))
-    pages = PageAhead(BucketScan(link, call, pin).portions(), name=f"penstock-read-{info.path}")
+    pages = PageAhead(BucketScan(link, call, pin).pages(), name=f"penstock-read-{info.path}")
     try:
-        for batch, _ in pages:
-            if batch.num_rows:
-                yield batch
+        for portions in pages:
+            for batch, _ in portions:
+                if batch.num_rows:
+                    yield batch
     finally:
         pages.close()
         pin.release()
@@ -115,11 +116,12 @@ def _log_rows(
         return
     scan = ScanRequest(ScanSource.LOG, columns=request.columns, filter=request.filter)
     pages = PageAhead(
-        LogScan(link, info, scan, bucket, start=first, end=end).portions(), name=f"penstock-read-{info.path}"
+        LogScan(link, info, scan, bucket, start=first, end=end).pages(), name=f"penstock-read-{info.path}"
     )
     try:
-        for batch, _ in pages:
-            if batch.num_rows:
-                yield batch
+        for portions in pages:
+            for batch, _ in portions:
+                if batch.num_rows:
+                    yield batch
     finally:
         pages.close()

@@ -93,10 +93,11 @@ def _from_server(link: Link, request: ReadRequest, split: SnapshotSplit) -> Iter
         lease_id=split.lease_id,
     )
     scan = BucketScan(link, call, LeasePin({snapshot.bucket: snapshot.offset}))
-    pages = PageAhead(scan.portions(), name=f"penstock-read-{info.path}")
+    pages = PageAhead(scan.pages(), name=f"penstock-read-{info.path}")
     try:
-        for batch, _ in pages:
-            yield batch
+        for portions in pages:
+            for batch, _ in portions:
+                yield batch
     finally:
         pages.close()
 

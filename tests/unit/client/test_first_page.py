@@ -62,6 +62,9 @@ def test_what_is_more_goes_on_at_the_same_snapshot(
 
     assert rows["id"].to_pylist() == list(range(10))[:limit]
     assert "late" not in rows["v"].to_pylist()
+    assert not node.sessions
+    assert scan.to_arrow().equals(rows)
+    scan.close()
     assert not node.cuts
     assert not node.sessions
 
@@ -89,6 +92,7 @@ def test_a_lost_session_is_opened_again_under_the_cut_that_came_with_the_first_p
     rest = scan.to_arrow()
 
     assert [*first["id"].to_pylist(), *rest["id"].to_pylist()] == list(range(10))
+    scan.close()
     assert not node.cuts
 
 

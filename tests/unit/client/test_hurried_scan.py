@@ -56,6 +56,7 @@ def test_page_that_was_lost_after_the_next_was_given_is_read_at_its_offset(
     assert rows["id"].to_pylist() == list(range(20))
     assert "late" not in rows["v"].to_pylist()
     assert not node.sessions
+    scan.close()
     assert not node.cuts
 
 

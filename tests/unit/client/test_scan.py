@@ -284,10 +284,74 @@ def test_a_closed_scan_says_so_and_lets_go(table: Table, node: FakeNode) -> None
     assert repr(scan) == "<Scan of shop.orders, source live, closed>"
 
 
-def test_a_finished_scan_stays_finished(table: Table) -> None:
+def test_a_scan_that_was_read_starts_again_at_its_cut(table: Table, node: FakeNode) -> None:
     scan = table.scan()
     assert len(ids(scan)) == 20
-    assert list(scan) == []
+    table.upsert([{"id": n, "v": "late"} for n in range(30)])
+
+    assert sorted(ids(scan)) == list(range(20))
+    assert scan.to_arrow().num_rows == 20
+    assert node.sessions == {}
+    assert len(node.cuts) == 1
+    scan.close()
+    assert node.cuts == set()
+    for read in (lambda: list(scan), scan.to_arrow, lambda: pa.table(scan)):
+        with pytest.raises(ClosedError, match="the scan is closed"):
+            read()
+
+
+def test_batches_that_were_taken_off_one_by_one_do_not_come_again_before_the_end(table: Table) -> None:
+    scan = table.scan()
+    first = next(scan)["id"].to_pylist()
+
+    assert sorted(first + ids(scan)) == list(range(20))
+    with pytest.raises(StopIteration):
+        next(scan)
+    with pytest.raises(StopIteration):
+        next(scan)
+    assert sorted(ids(scan)) == list(range(20))
+
+
+def test_an_iteration_that_was_left_early_takes_no_rows_from_the_next(table: Table, node: FakeNode) -> None:
+    scan = table.scan()
+    for batch in scan:
+        left_after = batch.num_rows
+        break
+    token = scan.resume_token
+
+    assert scan.to_arrow().num_rows == 20
+    batches = iter(scan)
+    next(batches)
+    assert scan.resume_token == token
+    assert 20 - sum(batch.num_rows for batch in batches) == left_after
+
+
+def test_a_forgotten_iteration_ends_its_session_and_not_the_scan(table: Table, node: FakeNode) -> None:
+    scan = table.scan()
+    batches = iter(scan)
+    next(batches)
+    threads = [thread for thread in threading.enumerate() if thread.name == "penstock-scan-shop.orders"]
+
+    del batches
+    gc.collect()
+    for thread in threads:
+        thread.join(30)
+
+    assert node.sessions == {}
+    assert len(node.cuts) == 1
+    assert scan.to_arrow().num_rows == 20
+    scan.close()
+
+
+def test_a_scan_is_kept_by_who_iterates_over_it(table: Table, node: FakeNode) -> None:
+    batches = iter(table.scan())
+    gc.collect()
+
+    assert len(node.cuts) == 1
+    assert sum(batch.num_rows for batch in batches) == 20
+    del batches
+    gc.collect()
+    assert node.cuts == set()
 
 
 def test_rows_go_to_every_library(table: Table) -> None:

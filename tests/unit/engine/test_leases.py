@@ -577,6 +577,8 @@ def test_reader_of_a_partition_that_expires_under_it_is_not_failed(rig: Rig) -> 
     assert days.list_partitions() == ["day=wed"]
 
     assert rows + sum(batch.num_rows for batch in scan) == 40
+    assert scan.to_arrow().num_rows == 40
+    scan.close()
     with pytest.raises(PartitionNotFoundError):
         days.scan(buckets=[TableBucket("default.days", "day=mon", 0)])
     rig.pass_time(1_000)
