@@ -22,6 +22,7 @@ DDL = "id BIGINT, day STRING, v STRING, PRIMARY KEY (id, day)"
 
 def through_duckdb(scan: penstock.Scan) -> list[int]:
     found = duckdb.sql("SELECT id FROM scan")
+    assert found is not None
     return [id for (id,) in found.fetchall()]
 
 
@@ -56,8 +57,8 @@ def table(request: pytest.FixtureRequest, small_pages: penstock.Connection) -> p
     if request.param == "log table":
         made = small_pages.create_table("t", "id BIGINT, day STRING, v STRING", buckets=2)
     else:
-        parts = {"partitioned_by": ["day"]} if request.param == "partitions" else {}
-        made = small_pages.create_table("t", DDL, buckets=1 if request.param == "one bucket" else 2, **parts)
+        by = ["day"] if request.param == "partitions" else None
+        made = small_pages.create_table("t", DDL, buckets=1 if request.param == "one bucket" else 2, partitioned_by=by)
     fill(made)
     return made
 

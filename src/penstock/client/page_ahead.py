@@ -29,9 +29,12 @@ class _Exchange(Generic[T]):
     def fill(self, items: Generator[T, Any, Any]) -> None:
         try:
             with closing(items):
-                for item in items:
-                    if not self._offer(item):
+                while self._is_wanted():
+                    try:
+                        item = next(items)
+                    except StopIteration:
                         break
+                    self._offer(item)
         except BaseException as failure:  # noqa: BLE001 - it is raised again by whoever iterates
             self.failure = failure
         finally:
@@ -39,12 +42,16 @@ class _Exchange(Generic[T]):
                 self.ended = True
                 self.changed.notify_all()
 
-    def _offer(self, item: T) -> bool:
+    def _is_wanted(self) -> bool:
+        """Wait until the item before was taken: only then is another asked for, so that one is ahead and not two."""
         with self.changed:
             self.changed.wait_for(lambda: not self.waiting or self.stopped)
+            return not self.stopped
+
+    def _offer(self, item: T) -> None:
+        with self.changed:
             self.waiting.append(item)
             self.changed.notify_all()
-            return not self.stopped
 
     def take(self) -> T:
         with self.changed:

@@ -31,14 +31,15 @@ def test_items_come_in_order_and_end() -> None:
     assert source.closed.wait(30)
 
 
-def test_the_next_item_is_made_while_the_caller_works() -> None:
+def test_one_item_and_no_more_is_made_while_the_caller_works() -> None:
     source = Source(10)
     ahead = PageAhead(source.items(), "test")
 
-    assert next(ahead) == 0
-    assert all(source.made.acquire(timeout=30) for _ in range(3))
-    # One waits to be taken, one waits to be put there; none beyond these is made.
-    assert not source.made.acquire(timeout=0.05)
+    for n in range(3):
+        assert next(ahead) == n
+        assert all(source.made.acquire(timeout=30) for _ in range(2 if n == 0 else 1))
+        # One waits to be taken; none beyond it is made.
+        assert not source.made.acquire(timeout=0.05)
     ahead.close()
 
 
