@@ -56,6 +56,16 @@ def lines(done: Result) -> list[dict[str, Any]]:
     return sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda row: json.dumps(row.get("id")))
 
 
+def test_put_leaves_out_a_column_that_was_added_later(orders: Penstock, tmp_path: Path) -> None:
+    orders("table", "alter", "add-column", "shop.orders", "note", "STRING")
+    orders("put", "shop.orders", "-", "--format", "ndjson", given='{"id":1,"city":"Ulm","amount":1,"note":"kept"}')
+
+    orders("put", "shop.orders", "-", "--format", "csv", given="id,city,amount\n1,Bonn,2\n9,Ulm,3\n")
+
+    found = {row["id"]: (row["city"], row["note"]) for row in lines(orders("scan", "shop.orders"))}
+    assert (found[1], found[9]) == (("Bonn", "kept"), ("Ulm", None))
+
+
 def test_rows_put_are_scanned(orders: Penstock) -> None:
     assert lines(orders("scan", "shop.orders")) == [
         {"id": 1, "city": "Ulm", "amount": 1.5},

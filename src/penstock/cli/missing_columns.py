@@ -64,10 +64,13 @@ class MissingColumns:
             return block.data, self._columns
         if self._missing is Missing.NULL:
             return self._with_nulls(block, lacking), self._columns
+        if self._columns is None and self._info.added_columns.issuperset(lacking):
+            return block.data, None
         if self._missing is Missing.KEEP:
             return block.data, [name for name in self._wanted if name in names]
         required = self._info.primary_key if self._aggregates and self._columns is None else self._wanted
-        absent = next((name for name in lacking if name in required), None)
+        optional = self._info.added_columns if self._columns is None else ()
+        absent = next((name for name in lacking if name in required and name not in optional), None)
         if absent is not None:
             raise SchemaMismatchError(self._advice(absent), row=0, column=absent)
         return block.data, self._columns

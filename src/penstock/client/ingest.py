@@ -23,8 +23,8 @@ from penstock.model.schema import Schema
 CHANGE_TYPE: Final = pa.field("_change_type", pa.string(), nullable=False)
 
 
-def ingest_rows(data: object, schema: Schema) -> pa.RecordBatch:
-    """Return rows that have every column of the schema.
+def ingest_rows(data: object, schema: Schema, optional: frozenset[str] = frozenset()) -> pa.RecordBatch:
+    """Return rows that have every column of the schema; an optional one that the data lacks is left out.
 
     Raises:
         InvalidError: the data is of no kind that is understood.
@@ -34,7 +34,8 @@ def ingest_rows(data: object, schema: Schema) -> pa.RecordBatch:
         return fitting
     source = ArrowSource.of(data, key=schema.primary_key)
     hint = "; or pass columns=[...] to write only some" if schema.keyed else ""
-    return _batch(source, schema, schema.names, hint=hint)
+    absent = optional.difference(source.names)
+    return _batch(source, schema, [name for name in schema.names if name not in absent], hint=hint)
 
 
 def ingest_present(data: object, schema: Schema) -> tuple[pa.RecordBatch, tuple[str, ...] | None]:
@@ -86,12 +87,17 @@ def ingest_keys(data: object, schema: Schema) -> pa.RecordBatch:
 
 
 def ingest_changes(
-    data: object, schema: Schema, columns: Iterable[str] | None = None, *, some_absent: bool = False
+    data: object,
+    schema: Schema,
+    columns: Iterable[str] | None = None,
+    *,
+    some_absent: bool = False,
+    optional: frozenset[str] = frozenset(),
 ) -> tuple[pa.RecordBatch, tuple[str, ...] | None]:
-    """Return rows with `_change_type`, last, and the names of their columns outside the key; None: all.
+    """Return rows with `_change_type`, last, and the names of their columns outside the key; None: all there are.
 
-    Without `columns` every column is wanted; with `some_absent` those that are there. What else a
-    changelog adds is dropped.
+    Without `columns` every column is wanted, but for optional ones that the data lacks; with `some_absent`
+    those that are there. What else a changelog adds is dropped.
 
     Raises:
         InvalidError: the data is of no kind that is understood, or a change type is unknown.
@@ -102,7 +108,7 @@ def ingest_changes(
         return pa.RecordBatch.from_pylist([], schema=schema.arrow_schema.append(CHANGE_TYPE)), None
     if CHANGE_TYPE.name not in source.names:
         raise _missing(CHANGE_TYPE.name, "; it says +I, -U, +U or -D", source)
-    wanted = set(schema.names)
+    wanted = set(schema.names) - optional.difference(source.names)
     if columns is not None:
         wanted = check_columns(columns, schema).union(schema.primary_key)
     elif some_absent:
@@ -117,7 +123,8 @@ def ingest_changes(
         raise InvalidError(
             "no such change type; there are +I, -U, +U, -D and +A", row=unknown, change_type=kinds[unknown].as_py()
         )
-    targets = None if len(names) == len(schema.names) else _outside_key(names, schema)
+    partial = columns is not None or some_absent
+    targets = _outside_key(names, schema) if partial and len(names) < len(schema.names) else None
     return batch.append_column(CHANGE_TYPE, kinds), targets
 
 

@@ -55,7 +55,7 @@ class WriteRequests:
         elif self._aggregates:
             batch, targets = ingest_present(data, schema)
         else:
-            batch = ingest_rows(data, schema)
+            batch = ingest_rows(data, schema, self._info.added_columns)
         return self._call(Operation.UPSERT, batch, columns=targets, agg_mode=agg_mode, owner=owner, attempt=attempt)
 
     def delete(
@@ -95,7 +95,8 @@ class WriteRequests:
         """
         if self._info.schema.keyed:
             raise UnsupportedError("only log tables take appends; use upsert", table=self._info.path)
-        return self._call(Operation.APPEND, ingest_rows(data, self._info.schema), owner=owner, attempt=attempt)
+        batch = ingest_rows(data, self._info.schema, self._info.added_columns)
+        return self._call(Operation.APPEND, batch, owner=owner, attempt=attempt)
 
     def apply_changes(
         self,
@@ -110,7 +111,9 @@ class WriteRequests:
             InvalidError: the data or a change type is not understood.
             SchemaMismatchError: the data does not fit the table.
         """
-        batch, targets = ingest_changes(changes, self._info.schema, columns, some_absent=self._aggregates)
+        batch, targets = ingest_changes(
+            changes, self._info.schema, columns, some_absent=self._aggregates, optional=self._info.added_columns
+        )
         return self._call(Operation.APPLY, batch, columns=targets, owner=owner, attempt=attempt)
 
     def require_key(self, verb: str, instead: str | None = None) -> None:

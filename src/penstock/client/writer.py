@@ -213,7 +213,7 @@ class Writer:
             kind = (*kind, frozenset(taken))
         else:
             taken = build(data)
-            kind = (*kind, taken.columns)
+            kind = (*kind, *taken.batch.schema.names)
             if taken.batch.num_rows == 0:
                 return
         with self._changed:

@@ -130,7 +130,13 @@ class Catalog:
                 raise AlreadyExistsError(_taken("table", parsed.table, twin), table=found)
             given = {field.name: getattr(spec, field.name) for field in dataclasses.fields(TableSpec)}
             table_id = self._records.next_table
-            info = TableInfo(path=str(parsed), table_id=table_id, created_ms=self._clock.wall_ms(), **given)
+            info = TableInfo(
+                path=str(parsed),
+                table_id=table_id,
+                created_ms=self._clock.wall_ms(),
+                created_with=spec.schema.ids_end,
+                **given,
+            )
             database = database_key(parsed.database)
             self._records.commit(
                 [

@@ -70,9 +70,9 @@ def encode(value: Any) -> bytes:
 
 
 def encode_table(info: TableInfo) -> bytes:
-    """Return a table as it is stored: its columns stand under their own key."""
+    """Return a table as it is stored: its columns, those of the creation too, stand under keys of their own."""
     stored = info.to_json()
-    del stored["schema"]
+    del stored["schema"], stored["created_with"]
     return encode(stored)
 
 
@@ -161,8 +161,9 @@ class CatalogRecords:
         for entry, value in _decoded(entries):
             (table_id,) = _ids(entry)
             try:
-                schema = self.schemas[table_id][value["schema_id"]]
-                info = TableInfo.from_json(value, schema)
+                schemas = self.schemas[table_id]
+                value["created_with"] = schemas[0].ids_end
+                info = TableInfo.from_json(value, schemas[value["schema_id"]])
             except (KeyError, TypeError, ValueError) as cause:
                 raise CorruptionError("a table's metadata cannot be read", key=entry.key) from cause
             self.tables[table_id] = info

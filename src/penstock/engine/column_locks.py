@@ -49,13 +49,15 @@ class ColumnLocks:
         """
         if not self.enabled:
             return
-        columns = _written(write)
-        self._check_others(columns, NOBODY.owner if owner is None else owner.record.number)
-        if owner is not None and _deletes(write):
+        columns, deletes = write.columns, _deletes(write)
+        if columns is None and len(self._book):
+            columns = self._sent(write)
+        self._check_others(EVERY_COLUMN if deletes else columns, NOBODY.owner if owner is None else owner.record.number)
+        if owner is not None and deletes:
             self.check_undoable(write, owner)
         elif owner is not None:
-            every = (column.id for column in self._table.info.schema.value_columns)
-            missing = outside(columns, owner.record.columns, every)
+            assert columns is not None, "there is at least this owner"
+            missing = outside(columns, owner.record.columns)
             if missing:
                 raise InvalidError(
                     "the write names columns that the owner does not hold; acquire them, or pass columns=[...]",
@@ -136,6 +138,11 @@ class ColumnLocks:
         """Return the names of columns."""
         schema = self._table.info.schema
         return [column.name for column in schema.value_columns if columns is None or column.id in columns]
+
+    def _sent(self, write: QueuedWrite) -> tuple[int, ...]:
+        """Return the columns outside the key that whole rows have: not one that was added after they were routed."""
+        sent = {name for request in write.parts.values() for name in request.rows.schema.names}
+        return tuple(column.id for column in self._table.info.schema.value_columns if str(column.id) in sent)
 
     def _holds_some(self, write: QueuedWrite) -> bool:
         """Tell whether a write is made in an epoch whose owner does not hold every column."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from penstock.engine.owner_record import OwnerRecord
@@ -56,8 +55,6 @@ def overlap(these: Columns, those: Columns) -> bool:
     return not set(these).isdisjoint(those)
 
 
-def outside(columns: Columns, held: Columns, every: Iterable[int]) -> list[int]:
+def outside(columns: tuple[int, ...], held: Columns) -> list[int]:
     """Return which of these columns are not held."""
-    if held is None:
-        return []
-    return sorted(set(every if columns is None else columns) - set(held))
+    return [] if held is None else sorted(set(columns) - set(held))

@@ -324,7 +324,7 @@ def _engine_rule(info: TableInfo) -> MergeRule:
         assert info.version_column is not None
         return Versioned(info.schema.column(info.version_column).id)
     if info.merge_engine is MergeEngine.AGGREGATE:
-        return AggregateRule(info.schema, info.options)
+        return AggregateRule(info.schema, info.options, info.added_columns)
     return LastRow(tuple(column.id for column in info.schema.key_columns))
 
 

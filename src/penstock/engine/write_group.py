@@ -128,7 +128,11 @@ class WriteGroup:
         if planner is None:
             planner = self._planners[bucket] = tablet.planner()
         request = _joined([call.parts[bucket] for call in fresh])
-        plan = planner.plan(_of_schema(_with_keys(request, tablet.schema), tablet.schema))
+        request = _of_schema(_with_keys(request, tablet.schema), tablet.schema)
+        for call in fresh:
+            # What the log says was written: not a column that was added after the call was routed.
+            call.columns = request.columns
+        plan = planner.plan(request)
         sizes = _sizes(bucket, fresh, plan)
         if fresh[0].shape is None or plan.folded is not None:
             _count_ignored(fresh, sizes, plan)

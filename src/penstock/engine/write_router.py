@@ -132,6 +132,7 @@ class WriteRouter:
             # As nearly every batch comes; what follows costs a small one more than its commit.
             stored = pa.RecordBatch.from_arrays(batch.columns, schema=self._storage)
             return _Rows(stored, deletes, mode=mode, retracts=retracts)
+        known = self._without_absent(batch, known)
         named = self._named(call, batch, known)
         wanted = known.names if named is None else [*self._info.primary_key, *named]
         stored = self._stored(batch, known, wanted)
@@ -139,10 +140,16 @@ class WriteRouter:
         columns: tuple[int, ...] | None = None
         if named is not None:
             columns = tuple(known.column(name).id for name in named)
-        elif len(known.columns) < len(self._info.schema.columns) and self._takes_partial():
-            # The handle is older than a column: the column keeps its values.
+        elif len(known.columns) < len(self._info.schema.columns) and self._info.keyed:
+            # The handle is older than a column, or left it out: the column keeps its values.
             columns = tuple(column.id for column in known.value_columns)
         return _Rows(stored, deletes, columns, mode=mode, retracts=retracts)
+
+    def _without_absent(self, batch: pa.RecordBatch, known: Schema) -> Schema:
+        """Return what the handle knows but for columns that rows leave out, as they may if these were added later."""
+        sent = set(batch.schema.names)
+        kept = tuple(column for column in known.columns if column.name in sent or not self._info.was_added(column))
+        return known if len(kept) == len(known.columns) else Schema(kept, known.primary_key)
 
     def _named(self, call: WriteCall, batch: pa.RecordBatch, known: Schema) -> list[str] | None:
         """Return the columns outside the key that a call writes; None for all that the handle knows."""

@@ -91,6 +91,11 @@ class Schema:
         return [column.name for column in self.columns]
 
     @property
+    def ids_end(self) -> int:
+        """Return the number above the ids of all columns."""
+        return 1 + max(column.id for column in self.columns)
+
+    @property
     def keyed(self) -> bool:
         """Tell whether there is a primary key."""
         return bool(self.primary_key)
@@ -187,9 +192,10 @@ class Schema:
             raise AlreadyExistsError(
                 "there is a column of that name (case does not tell them apart); choose another", column=twin.name
             )
-        column_id = 1 + max(column.id for column in self.columns)
         return checked(
-            Schema((*self.columns, make_column(column_id, name, type_, agg=agg, delimiter=delimiter)), self.primary_key)
+            Schema(
+                (*self.columns, make_column(self.ids_end, name, type_, agg=agg, delimiter=delimiter)), self.primary_key
+            )
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from penstock.model.html_table import html_table
 from penstock.model.merge_engine import DeleteBehavior, MergeEngine
 from penstock.model.names import TablePath
 from penstock.model.properties import TableProperties
-from penstock.model.schema import Schema
+from penstock.model.schema import Column, Schema
 from penstock.model.type_words import format_type
 
 
@@ -70,12 +70,16 @@ class TableSpec:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TableInfo(TableSpec):
-    """A table that exists. `schema_id` grows with each change of its columns; ids are never used again."""
+    """A table that exists. `schema_id` grows with each change of its columns; ids are never used again.
+
+    The columns that it was created with have ids below `created_with`; None: all of its columns.
+    """
 
     path: str
     table_id: int
     schema_id: int = 0
     created_ms: int = 0
+    created_with: int | None = None
 
     @property
     def name(self) -> str:
@@ -87,6 +91,15 @@ class TableInfo(TableSpec):
         """Return the name of the table's database."""
         return TablePath.parse(self.path).database
 
+    @cached_property
+    def added_columns(self) -> frozenset[str]:
+        """Return the names of the columns that were added since: a writer may leave them out."""
+        return frozenset(column.name for column in self.schema.columns if self.was_added(column))
+
+    def was_added(self, column: Column) -> bool:
+        """Tell whether a column that the table has or had was added after its creation."""
+        return self.created_with is not None and column.id >= self.created_with
+
     def to_json(self) -> dict[str, Any]:
         """Return the table as JSON values."""
         own = {
@@ -94,6 +107,7 @@ class TableInfo(TableSpec):
             "table_id": self.table_id,
             "schema_id": self.schema_id,
             "created_ms": self.created_ms,
+            "created_with": self.created_with,
         }
         return own | super().to_json()
 
@@ -109,6 +123,7 @@ class TableInfo(TableSpec):
             table_id=stored["table_id"],
             schema_id=stored["schema_id"],
             created_ms=stored["created_ms"],
+            created_with=stored.get("created_with"),
             schema=Schema.from_json(stored["schema"]) if schema is None else schema,
             buckets=stored["buckets"],
             bucket_key=tuple(stored["bucket_key"]),

@@ -6,6 +6,7 @@ writer did not name keeps its value. A row that comes out as it was is no change
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +60,9 @@ class _Folded:
 class AggregateRule:
     """The fold of all that was written for a key is its row."""
 
-    def __init__(self, schema: Schema, options: TableProperties) -> None:
+    def __init__(self, schema: Schema, options: TableProperties, added: Container[str] = ()) -> None:
+        """Fold by the functions of a schema; `added` names the columns that every writer may leave out."""
+        self._added = added
         # A count grows with every input: where it comes first, no other column need be compared.
         columns = sorted(schema.value_columns, key=lambda column: column.agg is not AggFunction.COUNT)
         self._columns = {str(column.id): column for column in columns}
@@ -122,7 +125,7 @@ class AggregateRule:
                 if name in written:
                     inputs[name] = self._inputs(column, met)
                     folded[name] = AGGREGATES[_function(column)].run(met.request.mode)(inputs[name])
-                elif column.agg is AggFunction.FIRST_VALUE:
+                elif column.agg is AggFunction.FIRST_VALUE and column.name not in self._added:
                     refuse_first(~met.there, InvalidError, "a new row needs its first_value; name the column")
             except SlotRefusedError as refused:
                 raise self._refusal(refused, column, met) from refused

@@ -159,3 +159,22 @@ def test_rows_go_in_an_epoch_only_if_its_owner_holds_every_column(rig: OwnerRig)
         rig.write([{"k": 1, "b": 4}], columns=["b"])
     rig.owners.undo(whole)
     assert rig.rows() == [{"k": 1, "s": None, "n": None, "b": 6}]
+
+
+def test_column_that_is_added_after_a_write_was_routed_is_not_of_that_write(plain_rig: OwnerRig) -> None:
+    rig = plain_rig
+    rig.write([{"k": 1, "a": 1, "b": 1}])
+    owner = rig.acquire("job", "a", "b")
+    call = rig.call([{"k": 1, "a": 2, "b": 2}], owner=rig.begin(owner, 1))
+    routed = rig.table.route(call)
+    rig.add_column("c")
+    other = rig.acquire("other", "c")
+
+    guard = rig.table.committer.guard
+    assert guard is not None
+    guard.stamp(call, routed)
+    rig.table.committer.write(routed)
+    rig.write([{"k": 1, "c": 3}], columns=["c"], owner=other)
+    rig.owners.undo(owner)
+
+    assert rig.rows() == [{"k": 1, "a": 1, "b": 1, "c": 3}]
