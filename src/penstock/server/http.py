@@ -6,33 +6,51 @@ import json
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any, Final
 
 from penstock.errors import PermissionDeniedError
+from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.prometheus_text import CONTENT_TYPE, prometheus_text
 from penstock.server.http_door import HttpDoor
 
 REQUESTS_MAX: Final = 16
-REQUEST_SECONDS_MAX: Final = 5
+REQUEST_MS_MAX: Final = 5_000
+"""How long a client has for a whole request, not for each byte of it."""
 
 
 class HttpServer(ThreadingHTTPServer):
-    """Answers in daemon threads, few at a time."""
+    """Answers in daemon threads, few at a time.
+
+    Slow clients keep nobody out: a connection is cut when its time is over, and when all places are taken the
+    one that has had its place for longest makes room for the next. A request takes a millisecond, so whoever
+    asks at once is answered.
+    """
 
     daemon_threads = True
     request_queue_size = 64
 
     def __init__(
-        self, host: str, port: int, metrics: Metrics, healthy: Callable[[], bool], door: HttpDoor | None = None
+        self,
+        host: str,
+        port: int,
+        metrics: Metrics,
+        healthy: Callable[[], bool],
+        door: HttpDoor | None = None,
+        *,
+        clock: Clock | None = None,
     ) -> None:
         self.metrics = metrics
         self.door = door or HttpDoor()
         self.healthy = healthy
-        self._places = threading.BoundedSemaphore(REQUESTS_MAX)
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        # Guarded by the lock: connections being answered, oldest first, and since when.
+        self._answering: dict[socket.socket, int] = {}
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.1,), name="penstock-http", daemon=True)
@@ -50,18 +68,35 @@ class HttpServer(ThreadingHTTPServer):
         return f"{self.door.scheme}://{host}:{self.server_port}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, or hang up if there are too many."""
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Answer in a thread of its own; whoever has been answered for longest gives up its place if there is none."""
+        # A descriptor of our own: behind TLS the connection's socket is another object.
+        guard = request.dup()
+        with self._lock:
+            for oldest in list(self._answering)[: max(0, len(self._answering) - REQUESTS_MAX + 1)]:
+                self._cut(oldest)
+            self._answering[guard] = self._clock.monotonic_ms()
+        thread = threading.Thread(target=self._answer, args=(request, client_address, guard), daemon=True)
+        thread.start()
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, then give the place back."""
+    def service_actions(self) -> None:
+        """Cut connections whose time is over; called several times a second."""
+        with self._lock:
+            due = self._clock.monotonic_ms() - REQUEST_MS_MAX
+            for guard in [guard for guard, since in self._answering.items() if since <= due]:
+                self._cut(guard)
+
+    def _answer(self, request: Any, client_address: Any, guard: socket.socket) -> None:
         try:
-            super().process_request_thread(request, client_address)
+            self.process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            with self._lock:
+                self._answering.pop(guard, None)
+                guard.close()
+
+    def _cut(self, guard: socket.socket) -> None:
+        del self._answering[guard]
+        with suppress(OSError):
+            guard.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Let go of a client that broke off; it has its error already."""
@@ -75,7 +110,7 @@ class HttpServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: HttpServer
-    timeout = REQUEST_SECONDS_MAX
+    timeout = REQUEST_MS_MAX / 1_000
     server_version = "penstock"
     sys_version = ""
 
