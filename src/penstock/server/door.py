@@ -9,7 +9,7 @@ from pyarrow import flight
 
 from penstock.errors import PermissionDeniedError, UnsupportedError
 from penstock.model.principal import ANONYMOUS, UNNAMED
-from penstock.server.tokens import Tokens
+from penstock.server.token_file import TokenFile
 from penstock.wire.fault import to_flight
 
 DOOR: Final = "penstock-door"
@@ -27,17 +27,32 @@ class Offer(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class Visitor(flight.ServerMiddleware):  # type: ignore[misc]
-    """Whoever was let in, for the length of one stream."""
+    """Whoever was let in, for the length of one stream, or until the token is taken out of the file."""
 
-    def __init__(self, principal: str) -> None:
+    def __init__(self, tokens: TokenFile, authorization: str) -> None:
         super().__init__()
-        self.principal = principal
+        self._file = tokens
+        self._authorization = authorization
+        self._tokens = tokens.tokens
+        self._principal = self._tokens.principal(authorization)
+
+    @property
+    def principal(self) -> str:
+        """Return whose token it is.
+
+        Raises:
+            PermissionDeniedError: the token is no longer known.
+        """
+        if (tokens := self._file.tokens) is not self._tokens:
+            self._principal = tokens.principal(self._authorization)
+            self._tokens = tokens
+        return self._principal
 
 
 class Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Lets in who carries a known token."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: TokenFile) -> None:
         super().__init__()
         self._tokens = tokens
 
@@ -45,16 +60,19 @@ class Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         """Return the visitor, or turn the call away."""
         given = next((values for name, values in headers.items() if name.lower() == "authorization"), ())
         try:
-            return Visitor(self._tokens.principal(str(given[0]) if given else ""))
+            return Visitor(self._tokens, str(given[0]) if given else "")
         except PermissionDeniedError as error:
             raise to_flight(error) from None
 
 
-def principal_of(context: flight.ServerCallContext) -> str:
+def principal_of(context: flight.ServerCallContext, *, certified: bool) -> str:
     """Return who makes a call: the token's name, else the client certificate's, else `anonymous`.
 
+    `certified` says that callers are asked for a certificate. Of several alternative names in it the first
+    counts: gRPC shows us no other.
+
     Raises:
-        PermissionDeniedError: the certificate has a name that stands for callers without one.
+        PermissionDeniedError: the token is no longer known, or the certificate has no name of its own.
     """
     visitor = context.get_middleware(DOOR)
     if isinstance(visitor, Visitor):
@@ -62,4 +80,7 @@ def principal_of(context: flight.ServerCallContext) -> str:
     name: str = context.peer_identity().decode(errors="replace")
     if name in UNNAMED:
         raise PermissionDeniedError("the certificate's name stands for callers without one; issue another", name=name)
+    if certified and not name:
+        # All callers without a name would be one principal, and end each other's scans and leases.
+        raise PermissionDeniedError("the certificate names nobody; issue one with a subject alternative name")
     return name or ANONYMOUS

@@ -49,6 +49,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._handler = handler
         self._gate = gate
         self._settings = settings
+        self._certified = bool(tls.get("verify_client"))
         self._opened = metrics.counter("penstock_streams_opened")
         self._torn = metrics.counter("penstock_streams_torn")
         # Last: calls may come in from here on.
@@ -80,7 +81,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             if len(ticket.ticket) > TICKET_BYTES_MAX:
                 raise InvalidError("the ticket is too long", bytes=len(ticket.ticket), most=TICKET_BYTES_MAX)
-            pages = self._export(context.peer(), ticket.ticket, principal_of(context))
+            pages = self._export(context.peer(), ticket.ticket, principal_of(context, certified=self._certified))
             first = next(pages)
         except PenstockError as error:
             raise to_flight(error) from None
@@ -97,18 +98,20 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
         gate, replies = self._gate, ReplyWriter(writer)
-        with acting_as(principal_of(context)):
-            while (message := _next_message(reader)) is not None:
-                gate.begin_call(stream)
-                try:
+        while (message := _next_message(reader)) is not None:
+            gate.begin_call(stream)
+            try:
+                # Asked again at every call: a token may be taken out of the file while the stream is open.
+                principal = principal_of(context, certified=self._certified)
+                with acting_as(principal):
                     reply = self._handler.answer(message, stream, context.is_cancelled)
                     del message
                     self._send(reply, stream, replies)
                     del reply
-                except flight.FlightError:
-                    break  # the client went away
-                finally:
-                    gate.end_call(stream)
+            except flight.FlightError:
+                break  # the client went away
+            finally:
+                gate.end_call(stream)
         if not stream.ended and stream.calls:
             self._torn.inc()
 

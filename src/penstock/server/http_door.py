@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import InvalidError, PermissionDeniedError
-from penstock.server.tokens import Tokens
+from penstock.server.token_file import TokenFile
 
 _CLIENT_HELLO: Final = b"\x16"
 
@@ -22,7 +22,7 @@ class HttpDoor:
 
     def __init__(
         self,
-        tokens: Tokens | None = None,
+        tokens: TokenFile | None = None,
         *,
         cert: str | Path | None = None,
         key: str | Path | None = None,

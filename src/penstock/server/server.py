@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -27,9 +27,12 @@ from penstock.server.handler import Handler, OnPage
 from penstock.server.http import HttpServer
 from penstock.server.http_door import HttpDoor
 from penstock.server.settings import ServerSettings
-from penstock.server.tokens import Tokens
+from penstock.server.token_file import TokenFile, file_stamp
 
 SHUTDOWN_SECONDS_MAX: Final = 10
+CERTIFICATES_MS: Final = 5_000
+"""How often the files of certificates are looked at."""
+
 _log = logging.getLogger("penstock")
 
 
@@ -67,6 +70,18 @@ class Listen:
             given |= {"verify_client": True, "root_certificates": _read(self.tls_ca)}
         return given
 
+    def http_door(self, tokens: TokenFile | None) -> HttpDoor:
+        """Return who is let in on the HTTP port.
+
+        Raises:
+            InvalidError: certificate, key or CA are none.
+        """
+        return HttpDoor(tokens, cert=self.tls_cert, key=self.tls_key, ca=self.tls_ca)
+
+    def tls_stamp(self) -> list[tuple[int, int, int] | None]:
+        """Return what changes when a certificate, its key or the CA is replaced."""
+        return [file_stamp(path) for path in (self.tls_cert, self.tls_key, self.tls_ca) if path is not None]
+
 
 class Server:
     """A node behind its ports, from the moment it is made. A context manager; closes the node with itself."""
@@ -89,15 +104,19 @@ class Server:
         clock, metrics = clock or SystemClock(), metrics or Metrics()
         self.gate = Gate(self._settings, clock)
         handler = Handler(node, self._settings, self.gate, clock, metrics, on_page=on_page)
-        tls = listen.tls()
-        tokens = None if listen.token_file is None else Tokens.load(listen.token_file)
-        http_door = HttpDoor(tokens, cert=listen.tls_cert, key=listen.tls_key, ca=listen.tls_ca)
-        self._flight = self._listen(listen, tls, handler, metrics, None if tokens is None else Door(tokens))
+        self._tokens = None if listen.token_file is None else TokenFile(listen.token_file, clock)
+        self._handler, self._metrics = handler, metrics
+        self._tls_stamp = listen.tls_stamp()
+        http_door = listen.http_door(self._tokens)
+        self._flight = self._listen(listen)
+        self._relisten = replace(listen, port=self.port)
         scheme = "penstock" if listen.tls_cert is None else "penstock+tls"
         self.url = f"{scheme}://{_bracketed(listen.host)}:{self.port}"
         self._http = self._listen_http(listen, metrics, http_door)
         self._tasks = TaskGroup(clock, workers=1)
         self._tasks.every("cut-overdue", max(1, self._settings.stall_ms // 4), self._cut_overdue)
+        if listen.tls_cert is not None:
+            self._tasks.every("certificates", CERTIFICATES_MS, self.renew_certificates)
         self._gauges = {name: metrics.gauge(f"penstock_server_{name}") for name in self.gate.counts()}
         self._tasks.every("gauges", 1_000, self._set_gauges)
 
@@ -141,6 +160,28 @@ class Server:
             self.node.close()
             return drained and stopped
 
+    def renew_certificates(self) -> None:
+        """Listen with the certificates that the files hold now, if they changed; clients reconnect by themselves.
+
+        Flight takes its certificates when it begins to listen, so it begins again, on the same port. Files that
+        do not belong together, as while they are being replaced one by one, are looked at again later.
+        """
+        with self._closing:
+            stamp = self._relisten.tls_stamp()
+            if self._closed or stamp == self._tls_stamp:
+                return
+            try:
+                door = self._relisten.http_door(self._tokens)
+            except InvalidError as error:
+                _log.warning("certificates changed and cannot be used; the old ones stay in use error=%s", error)
+                return
+            self._tls_stamp = stamp
+            if self._http is not None:
+                self._http.door = door
+            self._stop_flight()
+            self._flight = self._listen(self._relisten)
+        _log.info("certificates changed and were read again")
+
     def _stop_flight(self) -> bool:
         # Flight's own shutdown waits for streams that clients keep open, so these are cut meanwhile.
         port = self.port
@@ -153,20 +194,18 @@ class Server:
                 return True
         return False
 
-    def _listen(
-        self, listen: Listen, tls: dict[str, Any], handler: Handler, metrics: Metrics, door: Door | None
-    ) -> FlightServer:
+    def _listen(self, listen: Listen) -> FlightServer:
         _check_free(listen.host, listen.port)
         scheme = "grpc" if listen.tls_cert is None else "grpc+tls"
         try:
             return FlightServer(
                 f"{scheme}://{_bracketed(listen.host)}:{listen.port}",
-                handler,
+                self._handler,
                 gate=self.gate,
                 settings=self._settings,
-                metrics=metrics,
-                door=door,
-                **tls,
+                metrics=self._metrics,
+                door=None if self._tokens is None else Door(self._tokens),
+                **listen.tls(),
             )
         except (pa.ArrowException, OSError) as error:
             raise UnavailableError(

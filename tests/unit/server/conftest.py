@@ -27,6 +27,7 @@ from penstock.model.calls import (
 )
 from penstock.model.node import Node
 from penstock.model.principal import current
+from penstock.runtime.clock import Clock
 from penstock.server.server import Listen, Server
 from penstock.server.settings import ServerSettings
 
@@ -106,8 +107,8 @@ def start(node: ListNode) -> Iterator[Callable[..., Server]]:
     """Return a function that puts the node behind a server."""
     servers: list[Server] = []
 
-    def run(settings: ServerSettings | None = None, **listen: Any) -> Server:
-        server = Server(cast(Node, node), Listen(**listen), settings=settings)
+    def run(settings: ServerSettings | None = None, clock: Clock | None = None, **listen: Any) -> Server:
+        server = Server(cast(Node, node), Listen(**listen), settings=settings, clock=clock)
         servers.append(server)
         return server
 
@@ -158,4 +159,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (directory / "ext").write_text(f"subjectAltName={alternatives}")
         signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "ext"]
         openssl("x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.pem")
+    openssl("req", *key, "-keyout", "nobody.key", "-out", "nobody.csr", "-subj", "/O=nobody in particular")
+    signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"]
+    openssl("x509", "-req", "-in", "nobody.csr", *signing, "-out", "nobody.pem")
     return directory

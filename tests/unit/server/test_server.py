@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import ssl
 import threading
 import urllib.error
 import urllib.request
@@ -32,7 +33,9 @@ from penstock.model.bucket import TableBucket
 from penstock.model.calls import LookupCall, OpenScan, PullChanges
 from penstock.server.server import Listen, Server
 from penstock.server.settings import ServerSettings
+from penstock.server.token_file import LOOK_AGAIN_MS
 from penstock.server.tokens import hash_token, make_token
+from penstock.testing.manual_clock import ManualClock
 from penstock.wire.calls import OPEN_SCANNER, WRITE
 from penstock.wire.frame import CALL_STREAM, FrameKind, decode_frame, encode_frame
 
@@ -116,6 +119,64 @@ def test_tokens_give_a_principal_and_strangers_are_turned_away(
         with pytest.raises(PermissionDeniedError, match="token"):
             reach(server, token=wrong).list_databases()
     assert node.principals == ["ann"]
+
+
+def test_token_that_is_taken_out_of_the_file_ends_on_open_streams_too(
+    node: Any, start: Start, reach: Reach, tmp_path: Path
+) -> None:
+    ann, bob, clock = make_token(), make_token(), ManualClock()
+    file = tmp_path / "tokens"
+    file.write_text(f"ann:{hash_token(ann)}\nbob:{hash_token(bob)}\n")
+    server = start(token_file=file, clock=clock)
+    anns, bobs = reach(server, token=ann), reach(server, token=bob)
+    anns.list_databases()
+    bobs.list_databases()
+
+    file.write_text(f"bob:{hash_token(bob)}\n")
+    clock.advance(LOOK_AGAIN_MS)
+
+    with pytest.raises(PermissionDeniedError, match="does not know this token"):
+        anns.list_databases()
+    bobs.list_databases()
+    assert node.principals == ["ann", "bob", "bob"]
+
+
+def test_certificates_that_are_replaced_are_used_without_a_restart(
+    start: Start, reach: Reach, certificates: Path, tmp_path: Path
+) -> None:
+    for name in ("server.pem", "server.key"):
+        (tmp_path / name).write_bytes((certificates / name).read_bytes())
+    server = start(tls_cert=tmp_path / "server.pem", tls_key=tmp_path / "server.key")
+    trusting = {"ca": certificates / "ca.pem"}
+    port = server.port
+    assert reach(server, tls=trusting).list_databases() == ["default"]
+
+    (tmp_path / "server.pem").write_bytes((certificates / "ann.pem").read_bytes())
+    server.renew_certificates()  # the key does not belong to it yet
+    assert reach(server, tls=trusting).list_databases() == ["default"]
+    (tmp_path / "server.key").write_bytes((certificates / "ann.key").read_bytes())
+    server.renew_certificates()
+
+    assert server.port == port
+    assert shown_certificate(server.port) == (certificates / "ann.pem").read_text()
+    assert server.http_url is not None
+    assert shown_certificate(int(server.http_url.rpartition(":")[2])) == (certificates / "ann.pem").read_text()
+
+
+def shown_certificate(port: int) -> str:
+    return ssl.get_server_certificate(("127.0.0.1", port), timeout=10)
+
+
+def test_certificate_without_a_name_is_no_principal(node: Any, start: Start, reach: Reach, certificates: Path) -> None:
+    server = start(
+        tls_cert=certificates / "server.pem", tls_key=certificates / "server.key", tls_ca=certificates / "ca.pem"
+    )
+    files = {"ca": certificates / "ca.pem", "cert": certificates / "nobody.pem", "key": certificates / "nobody.key"}
+
+    with pytest.raises(PermissionDeniedError, match="names nobody"):
+        reach(server, tls=files).list_databases()
+
+    assert node.principals == []
 
 
 def test_tls_is_spoken_when_asked_for(start: Start, reach: Reach, certificates: Path) -> None:
