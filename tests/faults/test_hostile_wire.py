@@ -19,7 +19,7 @@ import pytest
 from pyarrow import flight
 
 from penstock.client.remote import RemoteNode
-from penstock.errors import InvalidError, LimitError, OverloadedError, PenstockError
+from penstock.errors import InvalidError, OverloadedError, PenstockError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import LookupCall, OpenScan, Operation, PullChanges, WriteCall
 from penstock.model.spec import make_spec
@@ -28,6 +28,7 @@ from penstock.testing.server import ServerProcess
 from penstock.wire import calls
 from penstock.wire.fault import from_flight
 from penstock.wire.frame import CALL_STREAM, FrameKind, decode_frame
+from penstock.wire.piece import Pieces
 
 SEED = 20_240
 REQUEST_BYTES_MAX = 4 << 20
@@ -276,9 +277,28 @@ def test_oversized_bodies_are_refused_and_nothing_of_them_is_kept(target: Target
     target.serves()
     before_mb = target.rss_mb()
 
-    for _ in range(12):
-        with pytest.raises(LimitError, match="send smaller batches"):
-            target.honest.write(target.write_call(batch))
+    message = calls.WRITE.encode_request(1, {"call": target.write_call(batch)}).to_pybytes()
+    with closing(RawStream(target.location)) as stream:
+        assert [stream.ask(message) for _ in range(12)] == [FrameKind.ERROR] * 12
+
+    target.serves()
+    assert target.rss_mb() < before_mb + 300
+
+
+@pytest.mark.usefixtures("bystander")
+def test_requests_in_pieces_that_are_never_finished_cost_nothing(target: Target, dice: random.Random) -> None:
+    batch = pa.record_batch({"id": list(range(100_000)), "note": ["y" * 300] * 100_000})
+    draft = calls.WRITE.draft_request(1, {"call": target.write_call(batch)})
+    pieces = [piece.to_pybytes() for piece, _ in Pieces(1, draft, 100_000)]
+    before_mb = target.rss_mb()
+
+    for _ in range(40):
+        with closing(RawStream(target.location)) as stream:
+            assert [stream.ask(piece) for piece in pieces[: dice.randint(1, 20)]].count(FrameKind.ERROR) == 0
+            assert stream.ask(dice.choice(pieces[100:])) is FrameKind.ERROR
+    with closing(RawStream(target.location)) as stream:
+        for _ in range(300):
+            stream.ask(bend(dice, dice.choice(pieces[:3])))
 
     target.serves()
     assert target.rss_mb() < before_mb + 300

@@ -20,17 +20,18 @@ from typing import Final, NamedTuple, TypeVar
 import pyarrow as pa
 from pyarrow import flight
 
+from penstock.client.deadlines import IDLE_SECONDS_MAX, Deadlines
 from penstock.errors import ClosedError, InvalidError, PenstockError, TimedOutError
 from penstock.wire.body import check_schema
 from penstock.wire.call import REPLY_LIMITS
 from penstock.wire.fault import from_flight
 from penstock.wire.frame import BODIES_MAX, CALL_STREAM, FrameKind, encode_frame, is_reply
+from penstock.wire.piece import Pieces
 from penstock.wire.reply import goes_on, is_last
 
 T = TypeVar("T")
 
 IDLE_STREAMS_MAX: Final = 16
-IDLE_SECONDS_MAX: Final = 60.0
 END_SECONDS_MAX: Final = 2.0
 _FOREIGN: Final = (pa.ArrowException, OSError, StopIteration)
 
@@ -127,57 +128,6 @@ class CallStream:
             self._writer.close()
 
 
-class Deadlines:
-    """Breaks streams off whose call takes too long: Flight's own timeouts are for a stream's whole life."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._due: dict[CallStream, float] = {}
-        self._wake_at = float("inf")
-        self._thread: threading.Thread | None = None
-
-    def begin(self, stream: CallStream, seconds: float) -> None:
-        """Cancel the stream after so long, unless `end` comes first."""
-        due = time.monotonic() + seconds
-        with self._lock:
-            self._due[stream] = due
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="penstock-deadlines", daemon=True)
-                self._thread.start()
-            elif due < self._wake_at:
-                self._changed.notify()
-
-    def end(self, stream: CallStream) -> bool:
-        """Watch the stream no more; tell whether it was in time."""
-        with self._lock:
-            return self._due.pop(stream, None) is not None
-
-    def cancel_all(self) -> None:
-        """Break every watched stream off."""
-        with self._lock:
-            streams = list(self._due)
-        for stream in streams:
-            stream.cancel()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                now = time.monotonic()
-                late = [stream for stream, due in self._due.items() if due <= now]
-                for stream in late:
-                    del self._due[stream]
-                if not late:
-                    # Woken rarely: most calls end long before, and a later deadline needs no wake-up.
-                    self._wake_at = min(self._due.values(), default=now + IDLE_SECONDS_MAX)
-                    self._changed.wait(self._wake_at - now)
-                    if not self._due and time.monotonic() >= self._wake_at:
-                        self._thread = None
-                        return
-            for stream in late:
-                stream.cancel()
-
-
 class CallStreams:
     """The streams of one connection. Thread-safe."""
 
@@ -204,6 +154,25 @@ class CallStreams:
             answer = self._ask(stream, request, rows, timeout_ms)
         except BaseException:
             # The answer may still be to come, and nobody waits for it.
+            self._drop(stream)
+            raise
+        self._give_back(stream)
+        return answer
+
+    def ask_in_pieces(self, pieces: Pieces, *, rows: int, timeout_ms: int, subject: Hashable = None) -> Answer:
+        """Return the answer to a request in pieces, or to the first of them that is refused.
+
+        Raises:
+            PenstockError: as `ask` has it.
+        """
+        stream = self._take(subject)
+        try:
+            for piece, last in pieces:
+                answer = self._ask(stream, piece, rows if last else 0, timeout_ms)
+                if last or not is_reply(answer.frame):
+                    break
+        except BaseException:
+            # The server keeps the pieces it has for as long as the stream lasts.
             self._drop(stream)
             raise
         self._give_back(stream)

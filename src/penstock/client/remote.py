@@ -17,6 +17,7 @@ from pyarrow import flight
 
 from penstock.client.call_streams import CallStreams
 from penstock.client.remote_owners import RemoteOwners
+from penstock.client.requests import Requests
 from penstock.client.subjects import ScannerSubjects, rows_of
 from penstock.client.write_stream import WriteStream, plain_write
 from penstock.errors import (
@@ -96,6 +97,7 @@ class RemoteNode(RemoteOwners):
             lambda: flight.FlightClient(location, generic_options=_TRANSPORT, **files),
             flight.FlightCallOptions(headers=headers),
         )
+        self._requests = Requests(self._streams)
 
     def __repr__(self) -> str:
         return f"RemoteNode({self.url})"
@@ -164,7 +166,7 @@ class RemoteNode(RemoteOwners):
     def write_stream(self) -> WriteStream:
         """Return a stream for writes that are sent ahead."""
         self._check_process()
-        return WriteStream(self._streams.converse(), self._ids, self._timeout_ms)
+        return WriteStream(self._streams.converse(), self._ids, self._timeout_ms, self._requests)
 
     def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
         """Delete the rows that match a serialised filter, as of one cut."""
@@ -321,9 +323,11 @@ class RemoteNode(RemoteOwners):
     ) -> R:
         self._check_process()
         call_id = next(self._ids)
-        request = asked.encode_request(call_id, arguments)
+        request = asked.draft_request(call_id, arguments)
         try:
-            answer = self._streams.ask(request, rows=rows, timeout_ms=self._timeout_ms + wait_ms, subject=subject)
+            answer = self._requests.ask(
+                call_id, request, rows=rows, timeout_ms=self._timeout_ms + wait_ms, subject=subject
+            )
         except (UnavailableError, UnsupportedError, PermissionDeniedError) as error:
             if "cause" not in error.facts:
                 raise

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from penstock.client.call_streams import Conversation
+from penstock.client.requests import Requests
+from penstock.errors import LimitError
 from penstock.model.calls import WriteCall, WriteResult
 from penstock.wire.calls import WRITE
 from penstock.wire.plain import plain_batch
@@ -19,22 +21,26 @@ from penstock.wire.plain import plain_batch
 class WriteStream:
     """Writes under way on one stream, answered in order. For one thread."""
 
-    def __init__(self, conversation: Conversation, ids: Iterator[int], timeout_ms: int) -> None:
+    def __init__(self, conversation: Conversation, ids: Iterator[int], timeout_ms: int, requests: Requests) -> None:
         self._conversation = conversation
         self._ids = ids
         self._timeout_ms = timeout_ms
+        self._requests = requests
         self._sent: deque[tuple[int, int]] = deque()
 
     def send(self, call: WriteCall) -> None:
         """Send a write.
 
         Raises:
+            LimitError: it needs pieces, so it is to be sent by itself.
             PenstockError: it cannot be sent.
         """
         call_id = next(self._ids)
-        request = WRITE.encode_request(call_id, {"call": plain_write(call)}, follows=bool(self._sent))
+        request = WRITE.draft_request(call_id, {"call": plain_write(call)}, follows=bool(self._sent))
+        if not self._requests.travels_at_once(request):
+            raise LimitError("a write in pieces is sent by itself", bytes=request.size)
         self._sent.append((call_id, call.batch.num_rows))
-        self._conversation.send(request, self._timeout_ms)
+        self._conversation.send(request.encode(), self._timeout_ms)
 
     def result(self) -> WriteResult:
         """Wait for the answer to the oldest write that has none.

@@ -2,7 +2,7 @@
 
 - Order is kept: what was handed over earlier is applied earlier.
 - Memory is bounded: with `QUEUE_BATCHES_MAX` batches waiting, the next call waits too.
-- Each batch is one call under this writer's next sequence, so sending it again does no harm.
+- What is large is split. Each batch is one call under this writer's next sequence, so sending it again does no harm.
 - The first failure ends the writer: every later call raises it, nothing after it is applied.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -34,6 +34,9 @@ from penstock.model.table import TableInfo
 
 QUEUE_BATCHES_MAX: Final = 8
 BOUND_MAX: Final = 10**9
+CALL_BYTES_MAX: Final = 16 << 20
+"""What is handed over at once and is larger becomes several calls, unless larger batches were asked for."""
+
 SENT_AHEAD_MAX: Final = 2
 """How many batches are on their way at a time: the next travels while one is written."""
 
@@ -214,8 +217,23 @@ class Writer:
         else:
             taken = build(data)
             kind = (*kind, *taken.batch.schema.names)
-            if taken.batch.num_rows == 0:
-                return
+            for part in self._split(taken):
+                self._add(part, kind, build)
+            return
+        self._add(taken, kind, build)
+
+    def _split(self, call: WriteCall) -> Iterator[WriteCall]:
+        """Yield a call as several that are small enough, as far as rows can be told apart."""
+        rows = call.batch.num_rows
+        # Twice as much is left whole: a batch is as large when its last rows came together.
+        count = max(1, -(-call.batch.nbytes // (2 * max(self._batch_bytes, CALL_BYTES_MAX))))
+        step = max(1, -(-rows // count))
+        for start in range(0, rows, step):
+            yield call if count == 1 else replace(call, batch=call.batch.slice(start, step))
+
+    def _add(
+        self, taken: WriteCall | Mapping[str, Any], kind: tuple[object, ...], build: Callable[[Any], WriteCall]
+    ) -> None:
         with self._changed:
             self._wait_for_room(kind)
             if self._open is None:
@@ -258,8 +276,10 @@ class Writer:
     def _run(self) -> None:
         try:
             while (batch := self._next()) is not None:
-                first = self._call(batch)
-                for call in self._send_ahead(first):
+                *ahead, last = self._split(batch.call())
+                for call in ahead:
+                    self._send(self._numbered(call))
+                for call in self._send_ahead(self._numbered(last)):
                     self._send(call)
         except BaseException as failure:  # noqa: BLE001 - it is raised again by whoever waits for this thread
             with self._changed:
@@ -307,7 +327,7 @@ class Writer:
         writes.send(sent[0])
         while sent:
             if len(sent) < SENT_AHEAD_MAX and (batch := self._next_at_hand()) is not None:
-                sent.append(self._call(batch, ahead=len(sent)))
+                sent.append(self._numbered(batch.call(), ahead=len(sent)))
                 writes.send(sent[-1])
             else:
                 self._acknowledge(writes.result())
@@ -316,9 +336,8 @@ class Writer:
     def _send(self, call: WriteCall) -> None:
         self._acknowledge(self._link.retry.run(lambda: self._link.node.write(call)))
 
-    def _call(self, batch: _Batch, *, ahead: int = 0) -> WriteCall:
-        sequence = self._identity.sequence + ahead
-        return replace(batch.call(), writer_id=self._identity.writer_id, sequence=sequence)
+    def _numbered(self, call: WriteCall, *, ahead: int = 0) -> WriteCall:
+        return replace(call, writer_id=self._identity.writer_id, sequence=self._identity.sequence + ahead)
 
     def _acknowledge(self, result: WriteResult) -> None:
         self._identity.sequence += 1

@@ -214,6 +214,7 @@ class Engine(LeaseCalls, OwnerCalls):
 
     def write(self, call: WriteCall) -> WriteResult:
         """Apply a write; return when it is durable and visible."""
+        self.settings.check_write(call)
         table = self._table(call.table_id)
         result = table.write(call)
         for bucket in result.offsets:

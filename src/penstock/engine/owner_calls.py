@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.engine.node_owners import NodeOwners
+from penstock.engine.settings import Settings
 from penstock.model.calls import WriteCall, WriteResult
 from penstock.model.owner import AcquireOwner, AttemptEnd, EpochBegun, OwnerGrant, OwnerInfo, UndoResult
 
@@ -13,6 +14,7 @@ class OwnerCalls:
     """What an engine answers about owners; implements `penstock.model.owner_node.OwnerNode`."""
 
     owners: NodeOwners
+    settings: Settings
 
     def acquire_owner(self, call: AcquireOwner) -> OwnerGrant:
         """Make somebody the owner of columns; an older holder of the same id is fenced."""
@@ -58,6 +60,7 @@ class OwnerCalls:
 
     def stage(self, call: WriteCall) -> WriteResult:
         """Make rows durable that appear when their epoch is committed."""
+        self.settings.check_write(call)
         return self.owners.stage(call)
 
     def end_attempt(self, owner: bytes, attempt: bytes, written: int) -> AttemptEnd:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.errors import InvalidError
+from penstock.model.calls import WriteCall, check_call_bytes
 from penstock.model.near_name import did_you_mean
 from penstock.model.quantity import format_bytes, format_duration_ms, parse_bytes, parse_duration_ms
 from penstock.tablet.settings import FsyncMode
@@ -91,7 +92,8 @@ class Settings:
     index_front_bytes: int = _size(
         "kv.index.front-bytes", 256 * _MB, "memory for keys in front of the index; 0 for none", 0
     )
-    request_bytes_max: int = _size("request.max-bytes", 64 * _MB, "largest request", 1024)
+    request_bytes_max: int = _size("request.max-bytes", 64 * _MB, "largest message to a server", 1024)
+    call_bytes_max: int = _size("call.max-bytes", 1024 * _MB, "largest write; to a server it travels in pieces", 1024)
 
     def __post_init__(self) -> None:
         """Check the ranges.
@@ -107,6 +109,14 @@ class Settings:
                     setting=setting.name,
                     value=setting.show(value) if value >= 0 else value,
                 )
+
+    def check_write(self, call: WriteCall) -> None:
+        """Refuse a write that is larger than one call may be.
+
+        Raises:
+            LimitError: it is.
+        """
+        check_call_bytes(call.batch.nbytes, self.call_bytes_max)
 
     @classmethod
     def load(

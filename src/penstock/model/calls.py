@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from penstock.errors import LimitError
 from penstock.model.bucket import TableBucket
 from penstock.model.facts import NO_ID
 
@@ -58,6 +59,20 @@ class WriteCall:
     sequence: int = -1
     owner: bytes | None = None
     attempt: bytes = NO_ID
+
+
+def check_call_bytes(size: int, most: int) -> None:
+    """Refuse a call that is larger than one may be.
+
+    Raises:
+        LimitError: it is.
+    """
+    if size > most:
+        raise LimitError(
+            "the call is larger than call.max-bytes; send smaller batches, or use writer(), which does",
+            bytes=size,
+            most=most,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import flight
 
-from penstock.errors import InternalError, InvalidError, LimitError, OverloadedError, PenstockError
+from penstock.errors import InternalError, InvalidError, LimitError, PenstockError, UnavailableError
 from penstock.model.calls import Page
 from penstock.model.principal import acting_as
 from penstock.runtime.metrics import Metrics
 from penstock.server.door import DOOR, OFFER, Door, Offer, principal_of
 from penstock.server.gate import Gate, Stream
-from penstock.server.handler import Handler
+from penstock.server.handler import Gone, Handler
 from penstock.server.reply_writer import ReplyWriter
 from penstock.server.settings import ServerSettings
 from penstock.wire.fault import to_flight
@@ -106,7 +106,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 with acting_as(principal):
                     reply = self._handler.answer(message, stream, context.is_cancelled)
                     del message
-                    self._send(reply, stream, replies)
+                    self._send(reply, stream, replies, context.is_cancelled)
                     del reply
             except flight.FlightError:
                 break  # the client went away
@@ -115,13 +115,17 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         if not stream.ended and stream.calls:
             self._torn.inc()
 
-    def _send(self, reply: Reply, stream: Stream, replies: ReplyWriter) -> None:
+    def _send(self, reply: Reply, stream: Stream, replies: ReplyWriter, gone: Gone) -> None:
         try:
-            self._gate.hold(stream, reply.bytes)
+            # Of replies as large as no request at once, one connection alone could never hold some.
+            if reply.bytes > self._settings.peer_memory_bytes_max // 4:
+                self._gate.make_room(stream, reply.bytes, gone)
+            else:
+                self._gate.hold(stream, reply.bytes)
             self._gate.begin_send(stream)
             self._handler.begin_send(reply)
             sent = replies.send(reply)
-        except (OverloadedError, LimitError) as error:
+        except (UnavailableError, LimitError) as error:
             self._gate.begin_send(stream)
             sent = replies.send(self._handler.refuse(error))
         self._handler.count_sent(sent)

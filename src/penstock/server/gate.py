@@ -11,27 +11,30 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock.errors import OverloadedError, UnavailableError
 from penstock.runtime.clock import Clock
 from penstock.server.settings import ServerSettings
+from penstock.wire.piece import Assembly
 
 
 @dataclass(eq=False, slots=True)
 class Stream:
     """One open stream: whose it is, since when it waits for the next call, since when for its reply to be read.
 
-    `held` is the bytes of the request or reply at hand, as the gate counts them; `failed` whether the
-    latest call did.
+    `held` is the bytes of the request or reply at hand, as the gate counts them; `roomy` those of a request
+    in pieces, or of a reply that is as large, for which room was made; `failed` whether the latest call did.
     """
 
     peer: str
     idle_since_ms: int | None
     sending_since_ms: int | None = None
     held: int = 0
+    roomy: int = 0
+    assembly: Assembly | None = None
     calls: int = 0
     rows: int = 0
     failed: bool = False
@@ -50,6 +53,7 @@ class Gate:
         self._peer_streams: dict[str, int] = {}
         self._peer_bytes: dict[str, int] = {}
         self._bytes = 0
+        self._roomy = 0
         self._calls = 0
         self._places: Counter[str] = Counter()
         self._closed = False
@@ -75,6 +79,7 @@ class Gate:
         try:
             yield stream
         finally:
+            self.give_room(stream)
             with self._lock:
                 self._streams.discard(stream)
                 _count(self._peer_streams, peer, -1)
@@ -104,6 +109,40 @@ class Gate:
                     raise OverloadedError("the connection has too much in flight; try again", most=most)
             self._note_held(stream, size)
 
+    def make_room(self, stream: Stream, size: int, gone: Callable[[], bool]) -> None:
+        """Make room for a request in pieces, or a reply that is as large; wait until others have given theirs back.
+
+        Raises:
+            OverloadedError: they did not, for as long as a call may wait.
+            UnavailableError: the server is stopping, or the client went away.
+        """
+        settings = self._settings
+        # Whatever is larger by what it has besides its rows, or was allowed all the same, has all the room there is.
+        size = min(size, settings.call_bytes_max)
+        end_ms = self._clock.monotonic_ms() + settings.wait_ms_max
+        self.give_room(stream)
+        with self._changed:
+            while self._roomy + size > settings.call_bytes_max:
+                self._check_open()
+                if gone():
+                    raise UnavailableError("the client went away while its call waited for room")
+                if self._clock.monotonic_ms() >= end_ms:
+                    most = settings.call_bytes_max
+                    raise OverloadedError("the server has too many large calls under way; try again", most=most)
+                self._changed.wait(settings.wait_slice_ms / 1000)
+            self._check_open()
+            stream.roomy = size
+            self._roomy += size
+
+    def give_room(self, stream: Stream) -> None:
+        """Give the room of a stream back, and forget the pieces in it; idempotent."""
+        stream.assembly = None
+        if stream.roomy:
+            with self._changed:
+                self._roomy -= stream.roomy
+                stream.roomy = 0
+                self._changed.notify_all()
+
     def begin_send(self, stream: Stream) -> None:
         """Note that a reply is on its way; a client that does not take it is found by this."""
         stream.sending_since_ms = self._clock.monotonic_ms()
@@ -116,6 +155,8 @@ class Gate:
         """Note that a call was answered; nothing is held for it any more."""
         stream.sending_since_ms = None
         stream.idle_since_ms = self._clock.monotonic_ms()
+        if stream.assembly is None:
+            self.give_room(stream)
         with self._lock:
             self._note_held(stream, 0)
             self._calls -= 1
@@ -152,7 +193,7 @@ class Gate:
             return self._changed.wait_for(lambda: not self._calls, wait_ms / 1000)
 
     def overdue(self) -> set[str]:
-        """Return the connections that leave a reply unread, or hold streams without a call, for too long."""
+        """Return the connections that leave a reply unread, a request in pieces, or streams without a call too long."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             streams = list(self._streams)
@@ -160,7 +201,8 @@ class Gate:
         busy: set[str] = set()
         for stream in streams:
             sending, idle = stream.sending_since_ms, stream.idle_since_ms
-            if sending is not None and now_ms - sending >= self._settings.stall_ms:
+            waits = idle if sending is None and stream.roomy else sending
+            if waits is not None and now_ms - waits >= self._settings.stall_ms:
                 late.add(stream.peer)
             elif idle is None or now_ms - idle < self._settings.idle_ms:
                 busy.add(stream.peer)
@@ -169,7 +211,8 @@ class Gate:
     def counts(self) -> dict[str, int]:
         """Return how much is inside now."""
         with self._lock:
-            return {"streams": len(self._streams), "calls": self._calls, "bytes": self._bytes}
+            held = self._bytes + self._roomy
+            return {"streams": len(self._streams), "calls": self._calls, "bytes": held}
 
     def _note_held(self, stream: Stream, size: int) -> None:
         more = size - stream.held

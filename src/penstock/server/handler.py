@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import InternalError, InvalidError, LimitError, PenstockError, UnavailableError
-from penstock.model.calls import ChangePage, OpenScan, Page, PullChanges, WriteCall
+from penstock.model.calls import ChangePage, OpenScan, Page, PullChanges, WriteCall, check_call_bytes
 from penstock.model.node import Node
 from penstock.model.principal import acting_as, current
 from penstock.runtime.clock import Clock
@@ -25,7 +25,8 @@ from penstock.wire.body import BodyLimits
 from penstock.wire.call import Call, read_batches
 from penstock.wire.calls import CALLS, OPEN_SCANNER, PULL
 from penstock.wire.fault import write_fault
-from penstock.wire.frame import Frame, FrameKind, decode_frame
+from penstock.wire.frame import HEADER_BYTES_MAX, Frame, FrameKind, decode_frame
+from penstock.wire.piece import Assembly
 from penstock.wire.reply import Reply
 
 _log = logging.getLogger("penstock")
@@ -52,6 +53,7 @@ class Handler:
         self._gate = gate
         self._clock = clock
         self._limits = BodyLimits(bytes_max=2 * settings.request_bytes_max)
+        self._limits_whole = BodyLimits(bytes_max=2 * settings.call_bytes_max)
         self._bytes_in = metrics.counter("penstock_wire_bytes_in")
         self._bytes_out = metrics.counter("penstock_wire_bytes_out")
         self._duration = {
@@ -72,10 +74,16 @@ class Handler:
             frame = self._decode(message)
             if frame.kind is FrameKind.END:
                 return _check_end(frame, stream)
+            limits = self._limits
+            if frame.kind is FrameKind.PIECE:
+                whole = self._put_together(frame, stream, gone)
+                if whole is None:
+                    return Reply(FrameKind.REPLY, {"id": frame.header.get("id"), "result": None})
+                frame, limits = whole, self._limits_whole
             call, call_id = _call_of(frame)
             called = call.name
             _check_follows(frame, stream)
-            result = self._perform(call, frame, stream, gone)
+            result = self._perform(call, frame, stream, gone, limits)
             reply = call.encode_reply(call_id, result)
             reply.scanner_id = _scanner_of(result)
         except PenstockError as error:
@@ -83,6 +91,8 @@ class Handler:
         except Exception:  # noqa: BLE001 - the service edge: a bug is logged here, and answered as one
             _log.exception("call failed on a bug call=%s principal=%s", called, current())
             reply = self.refuse(InternalError("the server failed on a bug; its log says more", call=called), call_id)
+        # Whatever was answered, or came in between, ended the request that was coming in pieces.
+        stream.assembly = None
         stream.failed = reply.kind is FrameKind.ERROR
         self._duration[called].observe(1_000 * (perf_counter() - start))
         return reply
@@ -130,13 +140,25 @@ class Handler:
     def _decode(self, message: pa.Buffer) -> Frame:
         if message.size > self._settings.request_bytes_max:
             most = self._settings.request_bytes_max
-            raise LimitError("the request is too large; send smaller batches", bytes=message.size, most=most)
+            raise LimitError("the request is too large; send it in pieces", bytes=message.size, request_bytes_max=most)
         return decode_frame(message)
 
-    def _perform(self, call: Call[Any], frame: Frame, stream: Stream, gone: Gone) -> Any:
+    def _put_together(self, piece: Frame, stream: Stream, gone: Gone) -> Frame | None:
+        """Take a piece of a request; return the request if it was the last."""
+        if stream.assembly is None or "total" in piece.header:
+            assembly = Assembly(piece)
+            check_call_bytes(assembly.total - HEADER_BYTES_MAX, self._settings.call_bytes_max)
+            self._gate.make_room(stream, assembly.total, gone)
+            stream.assembly = assembly
+            return None
+        if self._gate.closed:
+            raise UnavailableError("the server is stopping; try again later")
+        return decode_frame(stream.assembly.request) if stream.assembly.add(piece) else None
+
+    def _perform(self, call: Call[Any], frame: Frame, stream: Stream, gone: Gone, limits: BodyLimits) -> Any:
         if len(frame.bodies) > 1:
             raise InvalidError("a request carries one batch at most", bodies=len(frame.bodies))
-        arguments = call.decode_arguments(frame.header.get("args"), read_batches(frame, self._limits))
+        arguments = call.decode_arguments(frame.header.get("args"), read_batches(frame, limits))
         asked = arguments.get("call")
         if call is PULL:
             return self._pull(arguments["call"], gone)

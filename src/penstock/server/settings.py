@@ -11,7 +11,8 @@ from penstock.errors import InvalidError
 class ServerSettings:
     """The limits of a server, all positive.
 
-    A request above `request_bytes_max` is refused once it has arrived; Flight cannot refuse it before.
+    A request above `request_bytes_max` is refused once it has arrived; Flight cannot refuse it before. One
+    that comes in pieces has up to `call_bytes_max`, which is also what all of them may hold together.
     `memory_bytes_max` is what all requests and replies in flight may hold together,
     `peer_memory_bytes_max` those of one connection. An open stream holds a thread that mostly sleeps.
     A client that leaves a reply unread for `stall_ms`, or holds streams without a call for `idle_ms`,
@@ -20,6 +21,7 @@ class ServerSettings:
     """
 
     request_bytes_max: int = 64 << 20
+    call_bytes_max: int = 1 << 30
     memory_bytes_max: int = 1 << 30
     peer_memory_bytes_max: int = 256 << 20
     streams_max: int = 1_024

@@ -219,7 +219,8 @@ def _slot(metadata: bytes, table: int, slot: int) -> int | None:
 
 
 def _check_size(batch: pa.RecordBatch, body: pa.Buffer, limits: BodyLimits) -> None:
-    if batch.num_rows > limits.rows_max:
+    # A row of less than a byte is one of those of which a few bytes claim any number.
+    if batch.num_rows > max(limits.rows_max, body.size):
         raise LimitError("the batch has too many rows; send smaller ones", rows=batch.num_rows, most=limits.rows_max)
     # Columns may share one buffer: what they claim together is what reading them costs. Where even all of
     # them over the whole body are within the limit, that need not be added up.

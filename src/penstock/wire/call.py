@@ -12,7 +12,7 @@ from penstock.errors import InvalidError
 from penstock.wire.body import BodyLimits, check_attached, read_body
 from penstock.wire.fault import read_fault
 from penstock.wire.field import Field, read_named
-from penstock.wire.frame import FRAME_BYTES_MAX, Frame, FrameKind, decode_frame, encode_frame
+from penstock.wire.frame import FRAME_BYTES_MAX, Draft, Frame, FrameKind, check_travels, decode_frame
 from penstock.wire.reply import Reply, count_data
 
 R = TypeVar("R")
@@ -29,7 +29,7 @@ class Call(Generic[R]):
     result: Field[R]
     arguments: Mapping[str, Field[Any]] = field(default_factory=dict)
 
-    def encode_request(self, call_id: int, arguments: Mapping[str, Any], *, follows: bool = False) -> pa.Buffer:
+    def draft_request(self, call_id: int, arguments: Mapping[str, Any], *, follows: bool = False) -> Draft:
         """Return the frame that asks; with `follows` only for the case that the call before succeeds."""
         assert arguments.keys() == self.arguments.keys()
         batches: list[pa.RecordBatch] = []
@@ -37,7 +37,15 @@ class Call(Generic[R]):
         header: dict[str, Any] = {"id": call_id, "call": self.name, "args": said}
         if follows:
             header["follows"] = True
-        return encode_frame(FrameKind.REQUEST, header, batches)
+        return Draft(FrameKind.REQUEST, header, batches)
+
+    def encode_request(self, call_id: int, arguments: Mapping[str, Any], *, follows: bool = False) -> pa.Buffer:
+        """Return the bytes of the frame that asks.
+
+        Raises:
+            LimitError: the frame is larger than one that travels at once may be.
+        """
+        return check_travels(self.draft_request(call_id, arguments, follows=follows)).encode()
 
     def decode_arguments(self, said: object, batches: Sequence[pa.RecordBatch]) -> dict[str, Any]:
         """Return the arguments of a request.

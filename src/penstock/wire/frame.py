@@ -31,7 +31,7 @@ CALL_STREAM: Final = b"penstock.calls"
 """The descriptor of a stream that carries frames."""
 
 FRAME_BYTES_MAX: Final = 1 << 30
-"""No frame is larger, whoever sends it; servers set a lower limit for requests."""
+"""No frame that travels at once is larger, whoever sends it; servers set a lower limit for requests."""
 
 HEADER_BYTES_MAX: Final = 16 << 20
 BODIES_MAX: Final = 65_536
@@ -50,6 +50,7 @@ class FrameKind(IntEnum):
     REPLY = 1
     ERROR = 2
     END = 3
+    PIECE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +62,58 @@ class Frame:
     bodies: tuple[pa.Buffer, ...] = ()
 
 
+class Draft:
+    """A frame whose size is known before it is encoded."""
+
+    __slots__ = ("_bodies", "_text", "kind", "size")
+
+    def __init__(self, kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.RecordBatch] = ()) -> None:
+        self.kind = kind
+        self._bodies = [Body(batch) for batch in batches]
+        text = encode_header({**header, "bodies": [body.size for body in self._bodies]} if batches else header)
+        behind = 0
+        for body in self._bodies:
+            behind = _aligned(behind) + body.size
+        self._text = text + b" " * (_filling(HEAD_BYTES + len(text), behind) if batches else 0)
+        self.size = HEAD_BYTES + len(self._text) + behind
+
+    def encode(self) -> pa.Buffer:
+        """Return the bytes of the frame; each batch is copied once, straight into them.
+
+        Raises:
+            LimitError: the header is larger than any may be.
+        """
+        if not self._bodies:
+            return pa.py_buffer(frame_of(self.kind, self._text))
+        frame = pa.allocate_buffer(self.size)
+        with pa.FixedSizeBufferWriter(frame) as sink:
+            sink.write(frame_of(self.kind, self._text))
+            position = 0
+            for body in self._bodies:
+                sink.write(bytes(_aligned(position) - position))
+                body.write_to(sink)
+                position = _aligned(position) + body.size
+        return frame
+
+
 def encode_frame(kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.RecordBatch] = ()) -> pa.Buffer:
-    """Return the bytes of a frame; each batch is copied once, straight into them.
+    """Return the bytes of a frame that travels at once.
 
     Raises:
         LimitError: the frame would be larger than any may be.
     """
-    if not batches:
-        return pa.py_buffer(frame_of(kind, encode_header(header)))
-    bodies = [Body(batch) for batch in batches]
-    text = encode_header({**header, "bodies": [body.size for body in bodies]})
-    behind = 0
-    for body in bodies:
-        behind = _aligned(behind) + body.size
-    text += b" " * _filling(HEAD_BYTES + len(text), behind)
-    total = HEAD_BYTES + len(text) + behind
-    if total > FRAME_BYTES_MAX:
-        raise LimitError("the message is too large; ask for less, or send smaller batches", bytes=total)
-    frame = pa.allocate_buffer(total)
-    with pa.FixedSizeBufferWriter(frame) as sink:
-        sink.write(frame_of(kind, text))
-        position = 0
-        for body in bodies:
-            sink.write(bytes(_aligned(position) - position))
-            body.write_to(sink)
-            position = _aligned(position) + body.size
-    return frame
+    return check_travels(Draft(kind, header, batches)).encode()
+
+
+def check_travels(draft: Draft) -> Draft:
+    """Return a frame that is small enough to travel at once.
+
+    Raises:
+        LimitError: it is not.
+    """
+    if draft.size > FRAME_BYTES_MAX:
+        raise LimitError("the message is too large; ask for less, or send smaller batches", bytes=draft.size)
+    return draft
 
 
 def encode_header(header: dict[str, Any]) -> bytes:
@@ -110,11 +137,9 @@ def decode_frame(frame: pa.Buffer) -> Frame:
 
     Raises:
         InvalidError: the bytes are no frame.
-        LimitError: the frame or its header is too large.
+        LimitError: its header is too large.
         UnsupportedError: the other end speaks a newer protocol.
     """
-    if frame.size > FRAME_BYTES_MAX:
-        raise LimitError("the message is too large", bytes=frame.size, most=FRAME_BYTES_MAX)
     if frame.size < _HEAD.size:
         raise InvalidError("the message is no frame: it is too short", bytes=frame.size)
     magic, version, kind, header_bytes = _HEAD.unpack_from(frame)
@@ -124,7 +149,7 @@ def decode_frame(frame: pa.Buffer) -> Frame:
         raise UnsupportedError(
             "the other end speaks another protocol; upgrade the older one", protocol=version, known=PROTOCOL_VERSION
         )
-    if kind > FrameKind.END:
+    if kind > FrameKind.PIECE:
         raise InvalidError("the message is a frame of no known kind", kind=kind)
     header = _read_header(frame, header_bytes)
     return Frame(FrameKind(kind), header, _read_bodies(frame, _HEAD.size + header_bytes, header.pop("bodies", [])))
@@ -167,9 +192,12 @@ def _read_bodies(frame: pa.Buffer, start: int, sizes: object) -> tuple[pa.Buffer
 
 def _filling(start: int, behind: int) -> int:
     """Return how many bytes a header lacks for what is behind it to lie at a word on arrival."""
-    # Flight puts a message down at a word: a tag of one byte, the frame's length as a varint, the frame.
-    length_bytes = -(-(start + behind).bit_length() // 7)
-    return -(1 + length_bytes + start) % WORD_BYTES
+    return -(bytes_ahead(start + behind) + start) % WORD_BYTES
+
+
+def bytes_ahead(size: int) -> int:
+    """Return how far behind a word Flight puts a frame of that size: a tag of one byte, its length as a varint."""
+    return 1 + -(-size.bit_length() // 7)
 
 
 def _aligned(position: int) -> int:

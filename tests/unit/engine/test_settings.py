@@ -33,6 +33,7 @@ def test_defaults_are_those_of_the_guide() -> None:
         "checkpoint.changes": "2000000",
         "kv.index.front-bytes": "256MB",
         "request.max-bytes": "64MB",
+        "call.max-bytes": "1GB",
     }
 
 

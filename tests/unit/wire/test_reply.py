@@ -12,7 +12,7 @@ from penstock.model.calls import Page
 from penstock.wire import frame as frames
 from penstock.wire.body import check_attached
 from penstock.wire.calls import LIST_DATABASES, NEXT_PAGE
-from penstock.wire.frame import HEADER_BYTES_MAX, FrameKind, decode_frame, encode_frame
+from penstock.wire.frame import HEADER_BYTES_MAX, PROTOCOL_VERSION, FrameKind, decode_frame, encode_frame
 from penstock.wire.reply import DataSchema, Reply, count_data, is_last
 
 ROWS = 10_000
@@ -116,11 +116,11 @@ def test_attached_batch_that_is_none_is_refused() -> None:
         check_attached(pa.ipc.read_record_batch(pa.py_buffer(longer), batch.schema))
 
 
-@pytest.mark.parametrize("version", [2, 4])
+@pytest.mark.parametrize("version", [1, PROTOCOL_VERSION + 1])
 def test_end_that_speaks_another_protocol_is_named(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "PROTOCOL_VERSION", version)
     theirs = NEXT_PAGE.encode_reply(5, page(SMALL)).frame()
     monkeypatch.undo()
 
-    with pytest.raises(UnsupportedError, match=f"upgrade the older one protocol={version} known=3"):
+    with pytest.raises(UnsupportedError, match=f"upgrade the older one protocol={version} known={PROTOCOL_VERSION}"):
         NEXT_PAGE.decode_reply(5, theirs)
