@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BucketFailedError, FencedError, InvalidError, LockedError
+from penstock.errors import BucketFailedError, ConflictError, FencedError, InvalidError, LockedError
 from penstock.model.owner_token import OwnerToken
 from penstock.testing.fault_gate import SimulatedCrash
 from penstock.testing.owner_rig import MetadataCrashError, OwnerRig
@@ -191,8 +191,15 @@ class Life:
 
     def write_outside(self) -> None:
         name = self.any_job()
-        if name is not None and self.jobs[name].token is None:
-            self.upsert(self.key(), self.jobs[name].column, self.jobs[name].handle, name)
+        if name is None or self.jobs[name].token is not None:
+            return
+        key, job = self.key(), self.jobs[name]
+        try:
+            self.upsert(key, job.column, job.handle, name)
+        except ConflictError:  # its last epoch was undone
+            self.rig.owners.leave(job.handle)
+            self.touch(name)
+            self.upsert(key, job.column, job.handle, name)
 
     def write_unowned(self) -> None:
         column = self.random.choice((*OWNED, "x"))

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
 
@@ -86,6 +86,8 @@ class Owner:
     def begin(self, epoch: int) -> EpochStatus:
         """Open an epoch: "new", and everything uncommitted is undone first; or "committed": skip it.
 
+        After "committed" the handle writes nothing (ConflictError) until it begins another epoch or leaves them.
+
         Raises:
             InvalidError: the epoch is no number, or negative.
             ConflictError: a later epoch is committed; the message says what to do.
@@ -118,13 +120,20 @@ class Owner:
     def undo(self) -> UndoResult:
         """Undo everything that is not committed, and close the epoch.
 
+        From then on the handle writes nothing (ConflictError) until it begins an epoch or leaves them.
+
         Raises:
             FencedError: somebody else has the owner now.
         """
-        result = self._link.retry.run(lambda: self._link.node.undo_owner(self._session))
-        with self._lock:
-            self._token = self._token.at(fence=self._token.fence, epoch=NO_EPOCH)
-        return result
+        return self._close_epoch(lambda: self._link.node.undo_owner(self._session))
+
+    def leave(self) -> UndoResult:
+        """Return to writes outside epochs, each committed at once; what is not committed is undone first.
+
+        Raises:
+            FencedError: somebody else has the owner now.
+        """
+        return self._close_epoch(lambda: self._link.node.leave_epochs(self._session))
 
     def token(self, epoch: int | None = None) -> bytes:
         """Return what tasks pass as `owner=` to write in the epoch that is open, anywhere.
@@ -153,6 +162,12 @@ class Owner:
         """
         self._renewal.end()
         self._link.retry.run(lambda: self._link.node.release_owner(self._session))
+
+    def _close_epoch(self, call: Callable[[], UndoResult]) -> UndoResult:
+        result = self._link.retry.run(call)
+        with self._lock:
+            self._token = self._token.at(fence=self._token.fence, epoch=NO_EPOCH)
+        return result
 
     def __enter__(self) -> Owner:
         return self

@@ -65,6 +65,10 @@ class RemoteOwners(ABC):
         """Undo everything uncommitted and close the epoch."""
         return self._ask(calls.UNDO_OWNER, owner=owner)
 
+    def leave_epochs(self, owner: bytes) -> UndoResult:
+        """Undo everything uncommitted and let the owner write outside epochs."""
+        return self._ask(calls.LEAVE_EPOCHS, owner=owner)
+
     def stage(self, call: WriteCall) -> WriteResult:
         """Make rows durable that appear when their epoch is committed."""
         plain = replace(call, batch=plain_batch(call.batch))

@@ -14,7 +14,7 @@ from penstock.model.bucket import BucketId
 from penstock.model.change import BatchKind
 from penstock.model.facts import NO_ID
 from penstock.model.owner import AttemptEnd
-from penstock.model.owner_token import NO_EPOCH, OwnerToken
+from penstock.model.owner_token import OwnerToken
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.owner_state import AttemptRun
 from penstock.tablet.tablet_schema import TabletSchema
@@ -28,8 +28,9 @@ def end_attempt(table: LiveTable, guard: OwnerGuard, token: OwnerToken, attempt:
         ConflictError: not as many rows arrived as it says.
     """
     guard.check_token(token)
-    if token.epoch == NO_EPOCH or attempt == NO_ID:
-        raise InvalidError("an attempt belongs to an epoch; pass owner.token(epoch) and the attempt's uuid")
+    guard.require_epoch(token)
+    if attempt == NO_ID:
+        raise InvalidError("an attempt has a uuid; pass attempt=")
     stamp = OwnerStamp(token.number, token.fence, token.epoch, attempt)
     return table.committer.run(lambda: _end(table, guard, stamp, rows))
 

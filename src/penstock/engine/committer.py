@@ -35,6 +35,9 @@ class Guard(Protocol):
     def stamp(self, call: WriteCall, queued: QueuedWrite) -> None:
         """Say in whose name a write is made."""
 
+    def check(self, write: QueuedWrite) -> None:
+        """Raise why a write may not be made in the name that it is made in, if it may not."""
+
     def wants_settling(self, write: QueuedWrite) -> bool:
         """Tell whether to admit a write means to change something first; all before it are committed then."""
 

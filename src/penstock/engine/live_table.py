@@ -16,7 +16,7 @@ from penstock.engine.left_buckets import LeftBuckets
 from penstock.engine.named_buckets import naming
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
-from penstock.engine.write_group import QueuedWrite
+from penstock.engine.write_group import QueuedWrite, Ranges
 from penstock.engine.write_router import NO_PARTITION, WriteRouter
 from penstock.errors import (
     BucketFailedError,
@@ -143,12 +143,19 @@ class LiveTable:
         # Before it is written: a partition may be dropped as soon as it is.
         names = {bucket: self.name(bucket) for bucket in queued.parts}
         with naming(lambda bucket: names.get(bucket) or self.name(bucket)):
-            ranges = self.committer.write(queued) if queued.parts else {}
+            ranges = self._write(queued)
         changes = sum(end - start for start, end in ranges.values())
         offsets = {names[bucket]: span for bucket, span in sorted(ranges.items())}
         if guard is not None and call.owner is not None:
             guard.applied(call, queued)
         return WriteResult(queued.rows, changes, _ignored(queued, changes), offsets, done=queued.late)
+
+    def _write(self, queued: QueuedWrite) -> Ranges:
+        if queued.parts:
+            return self.committer.write(queued)
+        if self.committer.guard is not None:
+            self.committer.guard.check(queued)  # whose owner was fenced hears of it, also if he writes nothing
+        return {}
 
     def route(self, call: WriteCall) -> QueuedWrite:
         """Return a call as requests per bucket.

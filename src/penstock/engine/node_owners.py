@@ -123,6 +123,11 @@ class NodeOwners:
         token = OwnerToken.from_bytes(owner)
         return self._of(token.table_id).undo(token)
 
+    def leave(self, owner: bytes) -> UndoResult:
+        """Undo everything uncommitted and return to writes outside epochs."""
+        token = OwnerToken.from_bytes(owner)
+        return self._of(token.table_id).leave(token)
+
     def stage(self, call: WriteCall) -> WriteResult:
         """Make rows durable that wait for their epoch's commit."""
         return self._of(call.table_id).staged.stage(call)

@@ -58,6 +58,10 @@ class OwnerCalls:
         """Undo everything uncommitted and close the epoch."""
         return self.owners.undo(owner)
 
+    def leave_epochs(self, owner: bytes) -> UndoResult:
+        """Undo everything uncommitted and let the owner write outside epochs."""
+        return self.owners.leave(owner)
+
     def stage(self, call: WriteCall) -> WriteResult:
         """Make rows durable that appear when their epoch is committed."""
         self.settings.check_write(call)

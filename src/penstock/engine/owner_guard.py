@@ -35,8 +35,8 @@ class OwnerGuard:
         assert call.owner is not None
         token = OwnerToken.from_bytes(call.owner)
         self.check_token(token)
-        if call.attempt != NO_ID and token.epoch == NO_EPOCH:
-            raise InvalidError("an attempt belongs to an epoch; pass owner.token(epoch)", owner=token.owner)
+        if call.attempt != NO_ID:
+            self.require_epoch(token)
         if token.epoch != NO_EPOCH and not self._table.info.keyed:
             raise UnsupportedError(
                 "a log table cannot take rows back; stage them: t.stage(data, owner=token, attempt=...)",
@@ -63,10 +63,31 @@ class OwnerGuard:
         if owner is not None:
             owner.record.check_principal(current())
 
+    def require_epoch(self, token: OwnerToken) -> None:
+        """Refuse a token of no epoch where rows belong to an attempt of one.
+
+        Raises:
+            ConflictError: the owner's last epoch was undone, or is committed.
+            InvalidError: the owner writes outside epochs.
+        """
+        if token.epoch != NO_EPOCH:
+            return
+        owner = self._book.find(token.owner)
+        if owner is not None:
+            owner.record.check_outside()
+        raise InvalidError(
+            "rows of an attempt belong to an epoch; begin() one and pass owner.token(epoch)", owner=token.owner
+        )
+
     def applied(self, call: WriteCall, queued: QueuedWrite) -> None:
         """Count the rows of an attempt."""
         if call.attempt != NO_ID:
             self.counts.add(queued.stamp, call.batch.num_rows, call.writer_id, call.sequence)
+
+    def check(self, write: QueuedWrite) -> None:
+        """Raise why the owner of a write may not write now, if it may not."""
+        if write.stamp.owner != NOBODY.owner:
+            self._table.committer.run(lambda: self.check_write(write.stamp))
 
     def wants_settling(self, write: QueuedWrite) -> bool:
         """Tell whether to admit a write means to change something first."""
@@ -123,6 +144,7 @@ class OwnerGuard:
 
         Raises:
             FencedError: it was dropped, taken over, or its epoch is not open (any more).
+            ConflictError: it names no epoch, and the owner writes in epochs.
         """
         owner = next((owner for owner in self._book if owner.record.number == stamp.owner), None)
         if owner is None:
@@ -135,7 +157,9 @@ class OwnerGuard:
                 fence=stamp.fence,
                 newest=record.fence,
             )
-        if stamp.epoch not in {NO_EPOCH, record.opened}:
+        if stamp.epoch == NO_EPOCH:
+            record.check_outside()
+        elif stamp.epoch != record.opened:
             raise FencedError(
                 "the epoch is not open: it was committed, undone or never begun; begin it",
                 owner=record.owner,

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import numpy as np
 
 from penstock.codec.framed import frame, unframe
-from penstock.errors import CorruptionError, PermissionDeniedError
+from penstock.errors import ConflictError, CorruptionError, PermissionDeniedError
 from penstock.model.bucket import BucketId
 from penstock.model.owner_token import NO_EPOCH
 from penstock.model.principal import UNNAMED, may_change
@@ -24,7 +24,7 @@ from penstock.model.principal import UNNAMED, may_change
 PREFIX: Final = "owner/"
 NUMBERS: Final = "owner-number/"
 MAGIC: Final = b"PNOW"
-VERSION: Final = 1
+VERSION: Final = 2
 _LENGTH: Final = struct.Struct("<I")
 _OFFSET: Final = np.dtype([("partition", "<u4"), ("bucket", "<u2"), ("offset", "<i8")])
 
@@ -37,8 +37,9 @@ class OwnerRecord:
     for all. `fence` is the newest it was given, `session` the one of its last acquisition. `offsets`
     are those of the last commit or undo; a bucket that is not among them counts from its beginning. `accepted` are
     the attempts whose staged rows are still to be applied for the committed epoch. `lost`: another
-    owner took its columns; `released`: it gave them back. `principal` is whose owner it is; None:
-    nobody was asked who he is when it was acquired.
+    owner took its columns; `released`: it gave them back. `resting`: its last epoch was undone, or it was
+    told that it is committed, and it has neither begun another nor left. `principal` is whose owner it is;
+    None: nobody was asked who he is when it was acquired.
     """
 
     owner: str
@@ -55,12 +56,28 @@ class OwnerRecord:
     accepted: tuple[bytes, ...] = ()
     lost: bool = False
     released: bool = False
+    resting: bool = False
     principal: str | None = None
     offsets: Mapping[BucketId, int] = field(default_factory=dict, repr=False)
 
     def start(self, bucket: BucketId) -> int:
         """Return the offset from which on changes of a bucket may be uncommitted."""
         return self.offsets.get(bucket, 0)
+
+    def check_outside(self) -> None:
+        """Refuse a write outside epochs of an owner that writes in epochs: begun again, they would count it twice.
+
+        Raises:
+            ConflictError: an epoch is open, or the last one was undone or found committed.
+        """
+        if self.opened is not None or self.resting:
+            raise ConflictError(
+                "this handle has no epoch open, and its owner writes in epochs; begin() one, "
+                "or leave() to write outside epochs",
+                owner=self.owner,
+                open=self.opened,
+                committed=self.committed,
+            )
 
     def check_principal(self, who: str) -> None:
         """Refuse whoever it does not belong to; who has the files may do anything with them.
@@ -90,6 +107,7 @@ class OwnerRecord:
             "accepted": [attempt.hex() for attempt in self.accepted],
             "lost": self.lost,
             "released": self.released,
+            "resting": self.resting,
             "principal": self.principal,
         }
         line = json.dumps(facts, separators=(",", ":")).encode()

@@ -59,7 +59,9 @@ class OwnerUndo:
         for bucket in sorted(owner.pending):
             done[bucket] = self._undo_bucket(owner, bucket, NO_ID)
         if owner.pending or owner.record.opened is not None:
-            self._book.save(owner, replace(owner.record, opened=None, offsets=self.offsets(owner)))
+            record = owner.record
+            rests = record.resting or record.opened is not None
+            self._book.save(owner, replace(record, opened=None, resting=rests, offsets=self.offsets(owner)))
         self.forget(owner)
         return UndoResult.of({self._table.name(bucket): counts for bucket, counts in done.items() if any(counts)})
 

@@ -86,7 +86,7 @@ class Owners:
                 return
             self._undo.undo(owner)
             self._forget_epoch(owner)
-            self._book.save(owner, replace(owner.record, released=True))
+            self._book.save(owner, replace(owner.record, released=True, resting=False))
 
         self._step(step)
 
@@ -126,6 +126,7 @@ class Owners:
             self._book.note_use(owner)
             self.staged.roll_forward(owner)
             if epoch == record.committed:
+                self._rest(owner)
                 return EpochBegun(EpochStatus.COMMITTED, record.fence)
             if epoch < record.committed:
                 raise ConflictError(
@@ -139,7 +140,8 @@ class Owners:
                 self._undo.undo(owner)
             self._forget_epoch(owner)
             fence = record.fence + 1
-            self._book.save(owner, replace(owner.record, opened=epoch, fence=fence, offsets=self._undo.offsets(owner)))
+            offsets = self._undo.offsets(owner)
+            self._book.save(owner, replace(owner.record, opened=epoch, resting=False, fence=fence, offsets=offsets))
             return EpochBegun(EpochStatus.NEW, fence)
 
         return self._step(step)
@@ -174,17 +176,14 @@ class Owners:
         self._step(step)
 
     def undo(self, token: OwnerToken) -> UndoResult:
-        """Undo everything uncommitted and close the epoch."""
+        """Undo everything uncommitted and close the epoch; the owner writes nothing until it begins or leaves."""
         self.guard.check_token(token)
+        return self._step(lambda: self._close_epoch(token, rests=True))
 
-        def step() -> UndoResult:
-            owner = self._book.by_session(token)
-            self._book.note_use(owner)
-            result = self._undo.undo(owner)
-            self._forget_epoch(owner)
-            return result
-
-        return self._step(step)
+    def leave(self, token: OwnerToken) -> UndoResult:
+        """Undo everything uncommitted; from here on the owner writes outside epochs, until it begins one."""
+        self.guard.check_token(token)
+        return self._step(lambda: self._close_epoch(token, rests=False))
 
     def infos(self) -> list[OwnerInfo]:
         """Return what is known of every owner."""
@@ -201,6 +200,18 @@ class Owners:
                 self._step(partial(self._abandon, owner, now_ms))
             elif not unsettled and wall_ms - owner.record.used_ms >= self._settings.owner_retention_ms:
                 self._step(partial(self._expire, owner, wall_ms))
+
+    def _close_epoch(self, token: OwnerToken, *, rests: bool) -> UndoResult:
+        owner = self._book.by_session(token)
+        self._book.note_use(owner)
+        result = self._undo.undo(owner)
+        self._forget_epoch(owner)
+        self._rest(owner, rests=rests)
+        return result
+
+    def _rest(self, owner: LiveOwner, *, rests: bool = True) -> None:
+        if owner.record.resting != rests:
+            self._book.save(owner, replace(owner.record, resting=rests))
 
     def _finish_commits(self) -> None:
         """Roll forward what was decided and not applied; what cannot be now is tried again."""
@@ -294,7 +305,12 @@ class Owners:
         self._book.save(
             owner,
             replace(
-                record, committed=epoch, opened=None, accepted=verified.attempts, offsets=self._undo.offsets(owner)
+                record,
+                committed=epoch,
+                opened=None,
+                resting=False,
+                accepted=verified.attempts,
+                offsets=self._undo.offsets(owner),
             ),
         )
         self._undo.forget(owner)

@@ -27,7 +27,7 @@ from penstock.model.calls import WriteCall, WriteResult
 from penstock.model.change import BatchKind
 from penstock.model.facts import NO_ID
 from penstock.model.merge_engine import DeleteBehavior, MergeEngine
-from penstock.model.owner_token import NO_EPOCH, OwnerToken
+from penstock.model.owner_token import OwnerToken
 from penstock.runtime.disk import Disk
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.required_columns import required_columns
@@ -71,6 +71,7 @@ class StagedCommit:
         """
         token = _token(call)
         self._guard.check_token(token)
+        self._guard.require_epoch(token)
         stamp = OwnerStamp(token.number, token.fence, token.epoch, call.attempt)
         queued = self._table.route(call)
         self._check(stamp, queued)
@@ -286,7 +287,4 @@ class StagedCommit:
 def _token(call: WriteCall) -> OwnerToken:
     if call.owner is None or call.attempt == NO_ID:
         raise InvalidError("staged rows belong to an attempt of an epoch; pass owner.token(epoch) and attempt=")
-    token = OwnerToken.from_bytes(call.owner)
-    if token.epoch == NO_EPOCH:
-        raise InvalidError("staged rows belong to an epoch; pass owner.token(epoch)", owner=token.owner)
-    return token
+    return OwnerToken.from_bytes(call.owner)

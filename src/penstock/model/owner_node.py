@@ -50,6 +50,9 @@ class OwnerNode(Protocol):
     def undo_owner(self, owner: bytes) -> UndoResult:
         """Undo everything uncommitted and close the epoch."""
 
+    def leave_epochs(self, owner: bytes) -> UndoResult:
+        """Undo everything uncommitted and let the owner write outside epochs."""
+
     def stage(self, call: WriteCall) -> WriteResult:
         """Make rows durable that appear when their epoch is committed."""
 

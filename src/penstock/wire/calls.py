@@ -100,6 +100,7 @@ COMMIT_EPOCH: Final = Call(
     "commit_epoch", NOTHING, {"owner": BYTES, "epoch": INT, "attempts": maybe(ATTEMPTS), "replaces": BOOL}
 )
 UNDO_OWNER: Final = Call("undo_owner", UNDO_RESULT, {"owner": BYTES})
+LEAVE_EPOCHS: Final = Call("leave_epochs", UNDO_RESULT, {"owner": BYTES})
 STAGE: Final = Call("stage", WRITE_RESULT, {"call": WRITE_CALL})
 END_ATTEMPT: Final = Call("end_attempt", ATTEMPT_END, {"owner": BYTES, "attempt": BYTES, "written": INT})
 

@@ -58,6 +58,10 @@ class FakeOwners:
         self._note("undo", OwnerToken.from_bytes(owner).owner)
         return UndoResult()
 
+    def leave_epochs(self, owner: bytes) -> UndoResult:
+        self._note("leave", OwnerToken.from_bytes(owner).owner)
+        return UndoResult()
+
     def stage(self, call: WriteCall) -> WriteResult:
         self._note("stage", call)
         return WriteResult(call.batch.num_rows, 0, 0)

@@ -57,6 +57,17 @@ def test_undo_closes_the_epoch(table: Table, node: FakeNode) -> None:
     owner.release()
 
 
+def test_leaving_closes_the_epoch(table: Table, node: FakeNode) -> None:
+    owner = table.acquire_owner("job")
+    owner.begin(5)
+
+    owner.leave()
+
+    assert owner.epoch is None
+    assert node.owner_calls[-1] == ("leave", "job")
+    owner.release()
+
+
 @pytest.mark.parametrize(
     "attempts",
     [{ATTEMPT: 3}, {ATTEMPT.bytes: 3}, [(ATTEMPT, 3)], [(str(ATTEMPT), 3)]],

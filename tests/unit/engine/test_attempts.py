@@ -172,9 +172,9 @@ def test_driver_and_attempt_share_a_key(rig: OwnerRig) -> None:
 def test_attempt_outside_an_epoch_is_refused(rig: OwnerRig) -> None:
     owner = rig.acquire("job")
 
-    with pytest.raises(InvalidError, match="belongs to an epoch"):
+    with pytest.raises(InvalidError, match="belong to an epoch"):
         write(rig, owner, FIRST, 1)
-    with pytest.raises(InvalidError, match="belongs to an epoch"):
+    with pytest.raises(InvalidError, match="belong to an epoch"):
         rig.end(owner, FIRST, 1)
 
 

@@ -129,7 +129,17 @@ def test_same_id_again_fences_the_older_holder(rig: OwnerRig) -> None:
     ):
         with pytest.raises(FencedError):
             act()
+    rig.owners.leave(new)
     rig.write([{"k": 1, "a": 2}], columns=["a"], owner=new)
+
+
+def test_write_outside_epochs_is_not_made_on_top_of_an_open_one(rig: OwnerRig) -> None:
+    rig.write([{"k": 1, "a": 7}], columns=["a"], owner=rig.begin(rig.acquire("job", "a"), 1))
+
+    again = rig.acquire("job", "a")
+
+    with pytest.raises(ConflictError, match="leave"):
+        rig.write([{"k": 1, "a": 5}], columns=["a"], owner=again)
 
 
 def test_release_by_a_fenced_holder_changes_nothing(rig: OwnerRig) -> None:

@@ -70,9 +70,9 @@ def test_log_tables_take_staged_rows_and_refuse_to_undo(log_rig: OwnerRig) -> No
 
     with pytest.raises(UnsupportedError, match="stage them"):
         log_rig.write(rows(1), owner=task)
-    log_rig.write(rows(9), owner=task.at(fence=task.fence, epoch=-1))
     log_rig.stage(rows(1, 2), task, FIRST)
     log_rig.owners.commit(owner, 1, {FIRST: 2})
+    log_rig.write(rows(9), owner=task.at(fence=task.fence, epoch=-1))
 
     assert log_rig.rows() == rows(1, 2, 9)
 
@@ -190,6 +190,9 @@ def test_fenced_token_stages_nothing(rig: OwnerRig) -> None:
 
     with pytest.raises(FencedError):
         rig.stage(rows(1), old, FIRST)
+    with pytest.raises(ConflictError, match="no epoch open"):
+        rig.stage(rows(1), owner, FIRST)
+    rig.owners.leave(owner)
     with pytest.raises(InvalidError, match="belong to an epoch"):
         rig.stage(rows(1), owner, FIRST)
     assert staged_files(rig) == []
