@@ -78,7 +78,7 @@ class TaskWriter:
             return requests.delete(data, plan.columns, token, attempt)
         if plan.operation is Operation.APPEND:
             return requests.append(data, token, attempt)
-        return requests.apply_changes(data, token, attempt)
+        return requests.apply_changes(data, token, attempt, plan.columns)
 
 
 class Calls:

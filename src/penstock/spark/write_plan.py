@@ -49,12 +49,17 @@ class WritePlan:
 
     @property
     def locked_columns(self) -> list[str] | None:
-        """Return the columns that the job must own; None for all."""
+        """Return the columns that the job must own; None for all, with those that are added while it runs.
+
+        All only where rows may go, or are no rows of a key: a column that is added is for others to write.
+        """
         named = {name for _, name in self.sent} if self.columns is None else set(self.columns)
         value_names = [column.name for column in self.info.schema.value_columns]
         held = [name for name in value_names if name in named]
-        whole = self.operation in {Operation.DELETE, Operation.APPEND} and self.columns is None
-        return None if whole or not held or len(held) == len(value_names) else held
+        deletes = self.operation is Operation.DELETE or self.info.options.aggregate_delete_at_zero in named
+        changes = self.operation in {Operation.APPEND, Operation.APPLY} and not self.folds_changes
+        whole = changes or (self.operation is Operation.DELETE and self.columns is None)
+        return None if whole or not held or (deletes and len(held) == len(value_names)) else held
 
     def sources(self, names: tuple[str, ...]) -> list[str]:
         """Return what the data calls these columns of the table.
@@ -110,9 +115,19 @@ def _operation(options: Options, info: TableInfo) -> Operation:
         raise UnsupportedError("only log tables take appends; use upsert", table=info.path)
     if operation not in {Operation.APPEND, Operation.APPLY} and not info.keyed:
         raise UnsupportedError(f"{operation} needs a table with a primary key; use append", table=info.path)
-    if options.is_set("columns") and operation in {Operation.APPLY, Operation.APPEND}:
-        raise InvalidError(f"{operation} writes whole rows; leave columns out", columns=options.get("columns"))
+    if options.is_set("columns") and not _takes_columns(info, operation):
+        kind = "a log table" if info.merge_engine is None else f"a table of the merge engine {info.merge_engine}"
+        raise InvalidError(
+            f"{operation} writes whole rows into {kind}; leave columns out", columns=options.get("columns")
+        )
     return operation
+
+
+def _takes_columns(info: TableInfo, operation: Operation) -> bool:
+    """Tell whether an operation may write some columns of a table only."""
+    if operation is Operation.APPLY:
+        return info.merge_engine is MergeEngine.AGGREGATE
+    return info.merge_engine is not None and info.merge_engine.takes_partial
 
 
 def _find(info: TableInfo, name: str) -> str | None:
@@ -164,13 +179,14 @@ def _sent(
         needed = key
     elif columns is not None:
         needed = key | set(columns)
-    elif info.merge_engine is MergeEngine.AGGREGATE and operation is Operation.UPSERT:
+    elif info.merge_engine is MergeEngine.AGGREGATE:
         needed = key | set(have)
     else:
-        needed = set(info.schema.names)
+        needed = set(info.schema.names) - info.added_columns.difference(have)
     for name in info.schema.names:
         if name in needed and name not in have:
-            hint = "" if name in key else "; or pass columns=[...] to write only some"
+            partial = name not in key and _takes_columns(info, operation)
+            hint = "; or pass columns=[...] to write only some" if partial else ""
             raise SchemaMismatchError(f"a column is missing from the data; add it{hint}", column=name, table=info.path)
     for name in needed:
         if sum(_find(info, other) == name for other in offered) > 1:

@@ -41,6 +41,8 @@ def link(tmp_path: Path) -> Iterator[Link]:
         conn.create_table("shop.orders", ORDERS)
         conn.create_table("shop.sums", SUMS)
         conn.create_table("shop.log", "id BIGINT, at TIMESTAMP")
+        counted = "k BIGINT, n BIGINT COUNT, PRIMARY KEY (k)"
+        conn.create_table("shop.counted", counted, properties={"aggregate.delete-at-zero": "n"})
     engine = Engine.open(tmp_path / "data")
     made = Link(engine, "embedded")
     yield made
@@ -58,7 +60,7 @@ def test_names_are_matched_in_any_case_and_order(link: Link) -> None:
 
     assert made.sent == (("id", "id"), ("City", "city"), ("AMOUNT", "amount"))
     assert made.operation is Operation.UPSERT
-    assert made.locked_columns is None
+    assert made.locked_columns == ["city", "amount"]
     assert pickle.loads(pickle.dumps(made)).sent == made.sent
 
 
@@ -66,6 +68,38 @@ def test_a_job_owns_only_the_columns_that_it_writes(link: Link) -> None:
     assert plan(link, "shop.sums", "k bigint, total bigint").locked_columns == ["total"]
     assert plan(link, "shop.sums", "k bigint, n bigint, total bigint", columns=["n"]).locked_columns == ["n"]
     assert plan(link, "shop.sums", "k bigint", operation="delete").locked_columns is None
+    assert plan(link, "shop.sums", "k bigint, n bigint, total bigint").locked_columns == ["total", "n"]
+    assert plan(link, "shop.log", "id bigint, at timestamp").locked_columns is None
+
+
+def test_changes_of_some_columns_are_folded_under_the_lock_of_these(link: Link) -> None:
+    changes = "k bigint, total bigint, _change_type string, _offset bigint"
+
+    absent = plan(link, "shop.sums", changes, operation="apply")
+    named = plan(link, "shop.sums", f"{changes}, n bigint", operation="apply", columns=["total"])
+
+    for made in (absent, named):
+        assert [name for _, name in made.sent] == ["k", "total", "_change_type"]
+        assert made.locked_columns == ["total"]
+
+
+def test_every_column_is_owned_by_who_may_take_rows_away(link: Link) -> None:
+    whole = "id bigint, city string, amount double, _change_type string, _offset bigint"
+
+    assert plan(link, "shop.orders", whole, operation="apply").locked_columns is None
+    assert plan(link, "shop.counted", "k bigint, n bigint").locked_columns is None
+
+
+def test_a_column_that_was_added_later_may_be_absent(link: Link) -> None:
+    info = link.node.table("shop.orders")
+    link.node.add_column(info.table_id, "note", pa.string())
+
+    made = plan(link, "shop.orders", "id bigint, city string, amount double")
+
+    assert [name for _, name in made.sent] == ["id", "city", "amount"]
+    assert made.locked_columns == ["city", "amount"]
+    with pytest.raises(SchemaMismatchError, match="column=amount"):
+        plan(link, "shop.orders", "id bigint, city string, note string")
 
 
 def test_a_log_table_is_appended_to(link: Link) -> None:
@@ -132,6 +166,7 @@ def test_a_column_that_another_job_adds_at_the_same_time_is_used(tmp_path: Path)
         ("shop.orders", "id bigint, city string", {}, SchemaMismatchError, r"columns=\[...\]"),
         ("shop.orders", "city string", {"operation": "delete"}, SchemaMismatchError, "add it"),
         ("shop.orders", "id bigint", {"operation": "apply", "columns": ["city"]}, InvalidError, "whole rows"),
+        ("shop.orders", "id bigint, _change_type string", {"operation": "apply"}, SchemaMismatchError, "add it column"),
         ("shop.orders", "id bigint", {"agg_mode": "replace"}, InvalidError, "aggregating"),
         ("shop.sums", "k bigint", {"agg_mode": "sideways"}, InvalidError, "no such agg_mode"),
     ],
