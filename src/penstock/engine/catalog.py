@@ -11,7 +11,7 @@ change is in the store first, then in memory. Every change is one commit that ex
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -51,14 +51,16 @@ from penstock.runtime.clock import Clock
 class Catalog:
     """Databases, tables, schemas and partitions of a node. Thread-safe; every change is durable when it returns."""
 
-    def __init__(self, store: MetadataStore, clock: Clock) -> None:
-        """Read the catalog; make the database `default` if it is not there.
+    def __init__(
+        self, store: MetadataStore, clock: Clock, is_used: Callable[[str], bool] = lambda directory: False
+    ) -> None:
+        """Read the catalog; make the database `default` if it is not there. `is_used` tells of a directory's being.
 
         Raises:
             CorruptionError: an entry cannot be read.
         """
         self._clock = clock
-        self._records = CatalogRecords(store)
+        self._records = CatalogRecords(store, is_used)
         self.partitions = Partitions(self._records, clock)
         if DEFAULT_DATABASE not in self._records.databases:
             self.create_database(DEFAULT_DATABASE)
@@ -130,6 +132,7 @@ class Catalog:
                 raise AlreadyExistsError(_taken("table", parsed.table, twin), table=found)
             given = {field.name: getattr(spec, field.name) for field in dataclasses.fields(TableSpec)}
             table_id = self._records.next_table
+            self._records.check_unused(table_id)
             info = TableInfo(
                 path=str(parsed),
                 table_id=table_id,
@@ -273,6 +276,21 @@ class Catalog:
             if schema is None:
                 raise NotFoundError("the table never had that schema", table_id=table_id, schema_id=schema_id)
             return schema
+
+    def knows(self, table_id: int, partition_id: int | None = None) -> bool:
+        """Tell whether there is a table, or a partition of it, of that id; also one that is dropping."""
+        with self._records.lock:
+            info = self._records.tables.get(table_id)
+            if info is None or partition_id is None:
+                return info is not None
+            return self.partitions.find(table_id, partition_id) is not None if info.partitioned else partition_id == 0
+
+    def has_given(self, table_id: int, partition_id: int | None = None) -> bool:
+        """Tell whether an id was ever given to a table, or in a table to a partition."""
+        with self._records.lock:
+            if partition_id is None:
+                return table_id < self._records.next_table
+            return partition_id < self._records.next_partition.get(table_id, 1)
 
     def dropped(self) -> list[int]:
         """Return the ids of dropped tables whose directories may still be there."""

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from penstock.engine.metadata import ABSENT, Absent, Delete, Entry, MetadataStore, Put, Write
-from penstock.errors import CorruptionError, TableNotFoundError
+from penstock.errors import CorruptionError, InvalidError, TableNotFoundError
 from penstock.model.names import TablePath
 from penstock.model.partition import PartitionInfo
 from penstock.model.schema import Schema
@@ -79,13 +80,14 @@ def encode_table(info: TableInfo) -> bytes:
 class CatalogRecords:
     """Everything stored of a catalog, read once; the catalog keeps it in step."""
 
-    def __init__(self, store: MetadataStore) -> None:
-        """Read the catalog.
+    def __init__(self, store: MetadataStore, is_used: Callable[[str], bool] = lambda directory: False) -> None:
+        """Read the catalog; `is_used` tells whether a directory is there.
 
         Raises:
             CorruptionError: an entry cannot be read.
         """
         self._store = store
+        self._is_used = is_used
         self.lock = threading.RLock()
         self.versions: dict[str, int] = {}
         self.databases: set[str] = set()
@@ -107,6 +109,7 @@ class CatalogRecords:
         self._read_dropped(entries.get("dropped", []))
         self._read_tables(entries.get("table", []))
         self._read_partitions(entries.get("partition", []))
+        self._check_names(entries.get("name", []))
 
     def commit(self, writes: Sequence[Write]) -> None:
         """Store changes of the catalog, all or none; what is in memory besides versions is the caller's.
@@ -137,6 +140,28 @@ class CatalogRecords:
                 raise TableNotFoundError("the table was dropped; open it again by its path", table_id=table_id)
             return info
 
+    def check_unused(self, table_id: int, partition_id: int | None = None) -> None:
+        """Refuse to give an id whose directory is there: what is in it would appear under a new name.
+
+        Raises:
+            CorruptionError: it is.
+        """
+        directory = f"tables/{table_id}" + ("" if partition_id is None else f"/{partition_id}")
+        if self._is_used(directory):
+            raise CorruptionError(
+                "the next id has files already, so the catalog is older than they are; open the node again to see more",
+                directory=directory,
+            )
+
+    def _check_names(self, entries: list[Entry]) -> None:
+        names = {TablePath(*entry.key.split("/")[2:]): value for entry, value in _decoded(entries)}
+        if names != self.ids:
+            differing = sorted(str(path) for path, _ in names.items() ^ self.ids.items())
+            raise CorruptionError("the catalog's names and tables differ; restore it", tables=", ".join(differing[:10]))
+        homeless = sorted(str(path) for path in self.ids if path.database not in self.databases)
+        if homeless:
+            raise CorruptionError("tables are of a database that is missing; restore it", tables=", ".join(homeless))
+
     def _read_counters(self, entries: list[Entry]) -> None:
         for entry, value in _decoded(entries):
             if entry.key == TABLE_COUNTER:
@@ -147,7 +172,8 @@ class CatalogRecords:
     def _read_schemas(self, entries: list[Entry]) -> None:
         for entry, value in _decoded(entries):
             table_id, schema_id = _ids(entry)
-            self.schemas.setdefault(table_id, {})[schema_id] = Schema.from_json(value)
+            with _readable(entry):
+                self.schemas.setdefault(table_id, {})[schema_id] = Schema.from_json(value)
 
     def _read_dropped(self, entries: list[Entry]) -> None:
         for entry in entries:
@@ -160,25 +186,24 @@ class CatalogRecords:
     def _read_tables(self, entries: list[Entry]) -> None:
         for entry, value in _decoded(entries):
             (table_id,) = _ids(entry)
-            try:
+            with _readable(entry):
                 schemas = self.schemas[table_id]
                 value["created_with"] = schemas[0].ids_end
                 info = TableInfo.from_json(value, schemas[value["schema_id"]])
-            except (KeyError, TypeError, ValueError) as cause:
-                raise CorruptionError("a table's metadata cannot be read", key=entry.key) from cause
             self.tables[table_id] = info
             self.partitions[table_id] = {}
             if table_id not in self.dropped_tables:
                 self.ids[TablePath.parse(info.path)] = table_id
 
     def _read_partitions(self, entries: list[Entry]) -> None:
-        for _, value in _decoded(entries):
-            partition = PartitionInfo.from_json(value)
-            identity = (partition.table_id, partition.partition_id)
-            if identity in self.dropped_partitions:
-                self.dropped_partitions[identity] = partition
-            else:
-                self.partitions[partition.table_id][partition.name] = partition
+        for entry, value in _decoded(entries):
+            with _readable(entry):
+                partition = PartitionInfo.from_json(value)
+                identity = (partition.table_id, partition.partition_id)
+                if identity in self.dropped_partitions:
+                    self.dropped_partitions[identity] = partition
+                else:
+                    self.partitions[partition.table_id][partition.name] = partition
 
 
 def _decoded(entries: list[Entry]) -> Iterator[tuple[Entry, Any]]:
@@ -189,5 +214,14 @@ def _decoded(entries: list[Entry]) -> Iterator[tuple[Entry, Any]]:
             raise CorruptionError("metadata cannot be read", key=entry.key) from cause
 
 
+@contextmanager
+def _readable(entry: Entry) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, InvalidError) as cause:
+        raise CorruptionError("metadata cannot be read; restore it", key=entry.key, cause=repr(cause)) from cause
+
+
 def _ids(entry: Entry) -> list[int]:
-    return [int(part) for part in entry.key.split("/")[2:]]
+    with _readable(entry):
+        return [int(part) for part in entry.key.split("/")[2:]]

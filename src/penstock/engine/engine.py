@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.engine.catalog import Catalog
 from penstock.engine.change_reader import ChangeReader
 from penstock.engine.cuts import Cuts
+from penstock.engine.data_directory import DataDirectory
 from penstock.engine.deletion import delete_matching
 from penstock.engine.grace import Grace
 from penstock.engine.holds import Holds
@@ -30,10 +31,10 @@ from penstock.engine.open_tables import OpenTables
 from penstock.engine.owner_calls import OwnerCalls
 from penstock.engine.scanners import Scanners
 from penstock.engine.settings import Settings
-from penstock.engine.sqlite_metadata import SqliteMetadataStore
 from penstock.engine.statistics import table_stats
-from penstock.engine.storage import Storage, open_index
+from penstock.engine.storage import Storage
 from penstock.engine.terms import Terms
+from penstock.engine.unknown_files import settle_unknown
 from penstock.errors import PartitionNotFoundError
 from penstock.model.aggregate import AggFunction
 from penstock.model.bucket import BucketId, TableBucket
@@ -51,10 +52,8 @@ from penstock.model.calls import (
 from penstock.model.filter import Filter
 from penstock.model.table import TableInfo, TableSpec
 from penstock.runtime.clock import Clock, SystemClock
-from penstock.runtime.directory_lock import DirectoryLock, take_directory
-from penstock.runtime.local_disk import LocalDisk
+from penstock.runtime.directory_lock import DirectoryLock
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.open_files import allow_open_files
 from penstock.runtime.tasks import TaskGroup
 
 MAINTENANCE_INTERVAL_MS = 500
@@ -82,11 +81,12 @@ class Engine(LeaseCalls, OwnerCalls):
         self._lock = lock
         self._tasks = tasks
         self._closed = False
-        self._catalog = Catalog(metadata, clock)
+        self._catalog = Catalog(metadata, clock, storage.disk.exists)
         self._grace = Grace(settings.scanner_ttl_ms, clock)
         holds, book = Holds(), LeaseBook(metadata, clock)
         # Before a table is opened or removed: what is leased is protected from the first moment on.
         loaded = book.load(holds)
+        settle_unknown(self._catalog, storage)
         self._tables = OpenTables(self._catalog, storage, Terms(metadata), self._grace, holds, clock=clock)
         self.owners = NodeOwners(self._tables.get, metadata, disk=storage.disk, settings=settings, clock=clock)
         self._tables.on_open = self.owners.attach
@@ -109,7 +109,11 @@ class Engine(LeaseCalls, OwnerCalls):
             flush_index=storage.index.flush,
             kick=lambda: tasks.kick("leases"),
         )
-        self.owners.resume()
+        try:
+            self.owners.resume()
+        except BaseException:
+            self._tables.close()
+            raise
         tasks.every("maintenance", MAINTENANCE_INTERVAL_MS, self.maintenance.run)
         tasks.every("leases", LEASES_INTERVAL_MS, self.leases.run)
         tasks.every("reap", REAP_INTERVAL_MS, self.reap)
@@ -126,21 +130,18 @@ class Engine(LeaseCalls, OwnerCalls):
         """
         root = Path(directory)
         clock = SystemClock()
-        lock = take_directory(root, clock=clock)
-        allow_open_files()
+        held = DataDirectory.take(root, settings, clock)
         try:
-            found = settings if settings is not None else Settings.load(root / "penstock.toml")
-            storage = Storage(LocalDisk(root), open_index(root / "index", found.index_front_bytes), found)
             engine = cls(
-                storage=storage,
-                metadata=SqliteMetadataStore(root / "metadata.db"),
-                settings=found,
+                storage=held.storage,
+                metadata=held.metadata,
+                settings=held.settings,
                 clock=clock,
                 tasks=TaskGroup(clock),
-                lock=lock,
+                lock=held.lock,
             )
         except BaseException:
-            lock.release()
+            held.let_go()
             raise
         # A forgotten engine is closed in order when the process ends; one that was dropped is not kept alive.
         atexit.register(_close_forgotten, weakref.ref(engine), os.getpid())

@@ -191,6 +191,7 @@ class Partitions:
         now_ms = self._clock.wall_ms()
         created = []
         for partition_id, name in enumerate(names, first):
+            records.check_unused(table_id, partition_id)
             parse_partition_name(columns, name)
             created.append(PartitionInfo(table_id, partition_id, name, now_ms, first_offset))
         counter, table = partition_counter_key(table_id), table_key(table_id)

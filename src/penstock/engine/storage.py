@@ -85,7 +85,14 @@ def open_index(path: Path, front_bytes: int = 0) -> KeyIndex:
 
 def _open_rocks(path: Path) -> RocksKeyIndex:
     try:
-        return RocksKeyIndex(path)
+        index = RocksKeyIndex(path)
+        try:
+            # Whoever opens the node asks this first; what fails then can still be made anew.
+            index.buckets()
+        except CorruptionError:
+            index.close()
+            raise
+        return index
     except CorruptionError as error:
         _log.warning("key index is damaged and will be rebuilt from the log path=%s reason=%s", path, error)
         RocksKeyIndex.destroy(path)

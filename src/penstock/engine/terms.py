@@ -10,6 +10,7 @@ import threading
 from typing import Final
 
 from penstock.engine.metadata import ABSENT, MetadataStore, Put
+from penstock.errors import CorruptionError
 from penstock.model.bucket import BucketId
 
 PREFIX: Final = "term/"
@@ -22,7 +23,10 @@ class Terms:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._terms = {entry.key: (int(entry.value), entry.version) for entry in store.list(PREFIX)}
+        try:
+            self._terms = {entry.key: (int(entry.value), entry.version) for entry in store.list(PREFIX)}
+        except ValueError as cause:
+            raise CorruptionError("a term cannot be read; restore the metadata", cause=str(cause)) from cause
 
     def of(self, bucket: BucketId) -> int:
         """Return the present term of a bucket."""

@@ -62,6 +62,11 @@ class FrontedKeyIndex:
         """Return the keys that start with `prefix`, in key order, and their offsets."""
         return self._front(bucket).prefix(prefix, limit)
 
+    def buckets(self) -> list[BucketId]:
+        """Return the buckets that have an applied offset, in memory or below, sorted."""
+        self._check_open()
+        return sorted({*self._inner.buckets(), *self._fronts})
+
     def flush(self) -> None:
         """Write what was applied to the index below, and make it durable there."""
         self._check_open()

@@ -46,6 +46,9 @@ class KeyIndex(Protocol):
     def prefix(self, bucket: BucketId, prefix: bytes, limit: int | None = None) -> tuple[pa.BinaryArray, Offsets]:
         """Return the keys that start with `prefix`, in key order, and their offsets."""
 
+    def buckets(self) -> list[BucketId]:
+        """Return the buckets that have an applied offset, sorted."""
+
     def flush(self) -> None:
         """Make everything applied durable."""
 

@@ -115,6 +115,11 @@ class MemoryKeyIndex:
             found = sorted(key for key in rows if key.startswith(prefix))[:limit]
             return pa.array(found, pa.binary()), np.array([rows[key] for key in found], np.int64)
 
+    def buckets(self) -> list[BucketId]:
+        """Return the buckets that have an applied offset, sorted."""
+        with self._lock:
+            return sorted(self._open().applied)
+
     def flush(self) -> None:
         """Make everything applied durable: every later crash keeps it."""
         with self._lock:

@@ -34,9 +34,11 @@ from penstock.index.key_index import Offsets
 from penstock.index.rocks_errors import check_undamaged, mapped
 from penstock.index.rocks_fork import check_not_forked, hold
 from penstock.index.rocks_format import (
+    APPLIED,
     FORMAT_VERSION,
     VERSION_KEY,
     applied_key,
+    bucket_of,
     decode_offset,
     decode_offsets,
     decode_version,
@@ -146,6 +148,11 @@ class RocksKeyIndex:
         with self._call() as db:
             found = _scan(db, first_key(bucket, prefix), limit)
         return plain_keys([key for key, _ in found]), decode_offsets([value for _, value in found])
+
+    def buckets(self) -> list[BucketId]:
+        """Return the buckets that have an applied offset, sorted."""
+        with self._call() as db:
+            return [bucket_of(key) for key, _ in _scan(db, APPLIED, None)]
 
     def flush(self) -> None:
         """Make everything applied durable."""

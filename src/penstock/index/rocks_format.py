@@ -24,6 +24,8 @@ from penstock.model.change import NO_OFFSET
 
 FORMAT_VERSION: Final = 1
 VERSION_KEY: Final = b"v"
+APPLIED: Final = b"a"
+"""What the key of every applied offset begins with."""
 
 _OFFSET_BYTES: Final = 8
 _VERSION_BYTES: Final = 4
@@ -47,7 +49,12 @@ def key_after(first: bytes) -> bytes:
 
 def applied_key(bucket: BucketId) -> bytes:
     """Return the key of the bucket's applied offset."""
-    return b"a" + bucket.prefix()
+    return APPLIED + bucket.prefix()
+
+
+def bucket_of(key: bytes) -> BucketId:
+    """Return the bucket whose applied offset is stored under a key."""
+    return BucketId.from_prefix(key[len(APPLIED) :])
 
 
 def stored_keys(bucket: BucketId, keys: pa.BinaryArray) -> list[bytes]:

@@ -15,6 +15,8 @@ from penstock.model.change import OFFSET_MAX
 LIFE_OFFSETS: Final = 1 << 40
 """How many offsets a life has: a bucket of a partition takes fewer changes than that."""
 
+_PREFIX: Final = struct.Struct(">IIH")
+
 
 def life_start(offset: int) -> int:
     """Return the first offset of the life that an offset belongs to."""
@@ -56,7 +58,12 @@ class BucketId(NamedTuple):
 
     def prefix(self) -> bytes:
         """Return the 10 bytes that open every index key of this bucket; order-preserving."""
-        return struct.pack(">IIH", self.table_id, self.partition_id, self.bucket)
+        return _PREFIX.pack(self.table_id, self.partition_id, self.bucket)
+
+    @classmethod
+    def from_prefix(cls, prefix: bytes) -> BucketId:
+        """Return the bucket whose prefix this is."""
+        return cls(*_PREFIX.unpack(prefix))
 
     def first_offset(self, offset: int) -> int:
         """Return where the log begins that has this offset."""

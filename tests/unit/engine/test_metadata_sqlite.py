@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.metadata import Put
-from penstock.engine.sqlite_metadata import FORMAT_VERSION, SqliteMetadataStore
+from penstock.engine.metadata_file import FORMAT_VERSION
+from penstock.engine.sqlite_metadata import SqliteMetadataStore
 from penstock.errors import CorruptionError, DirectoryInUseError, UnavailableError, UnsupportedError
 
 _WRITER = """
@@ -93,7 +94,7 @@ def test_damage_is_told_as_corruption(tmp_path: Path) -> None:
     path = tmp_path / "metadata.sqlite"
     path.write_bytes(b"no database at all" * 100)
 
-    with pytest.raises(CorruptionError, match="restore it"):
+    with pytest.raises(CorruptionError, match="restore"):
         SqliteMetadataStore(path)
 
 

@@ -1,0 +1,59 @@
+"""A data directory that a node holds: its lock, key index, disk and metadata, taken together and let go together."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock.engine.settings import Settings
+from penstock.engine.sqlite_metadata import SqliteMetadataStore
+from penstock.engine.storage import TABLES, Storage, open_index
+from penstock.runtime.clock import Clock
+from penstock.runtime.directory_lock import DirectoryLock, take_directory
+from penstock.runtime.local_disk import LocalDisk
+from penstock.runtime.open_files import allow_open_files
+
+METADATA: Final = "metadata.db"
+_NAMED_MAX: Final = 10
+
+
+@dataclass(frozen=True)
+class DataDirectory:
+    """Everything that a node needs of its directory, held by this process."""
+
+    lock: DirectoryLock
+    settings: Settings
+    storage: Storage
+    metadata: SqliteMetadataStore
+    _held: ExitStack
+
+    @classmethod
+    def take(cls, root: Path, settings: Settings | None, clock: Clock) -> DataDirectory:
+        """Open a directory, made if it is not there; what fails leaves it free for the next who tries.
+
+        Raises:
+            DirectoryInUseError: another process, or this one, has it open.
+            InvalidError: the path is a file's.
+            PermissionDeniedError: it may not be written.
+            CorruptionError: stored bytes are not what was written.
+        """
+        with ExitStack() as stack:
+            lock = take_directory(root, clock=clock)
+            stack.callback(lock.release)
+            allow_open_files()
+            found = settings if settings is not None else Settings.load(root / "penstock.toml")
+            disk = LocalDisk(root)
+            index = open_index(root / "index", found.index_front_bytes)
+            stack.callback(index.close)
+            tables = [name for name in disk.list(TABLES) if name.isdigit()]
+            tables = tables or [str(bucket) for bucket in index.buckets()]
+            named = f"{TABLES}/{{{','.join(tables[:_NAMED_MAX])}}}" if tables else ""
+            metadata = SqliteMetadataStore(root / METADATA, expected=named)
+            stack.callback(metadata.close)
+            return cls(lock, found, Storage(disk, index, found), metadata, stack.pop_all())
+
+    def let_go(self) -> None:
+        """Leave the directory as it is and to the next."""
+        self._held.close()
