@@ -15,6 +15,7 @@ from penstock.cli.output import write_records, write_result
 from penstock.cli.snapshot import SNAPSHOTS, snapshot_records
 from penstock.cli.words import count, examples, say
 from penstock.client.lease import Lease
+from penstock.errors import LeaseNotFoundError
 
 LEASES: Final = pa.schema(
     [
@@ -135,6 +136,14 @@ def drop(
         write_result(output, *({"lease_id": lease_id} for lease_id in lease_ids))
 
 
+def kept_bytes(found: Lease) -> int | None:
+    """Return what a lease keeps, None if it has ended since it was listed."""
+    try:
+        return found.bytes
+    except LeaseNotFoundError:
+        return None
+
+
 def _record(found: Lease) -> dict[str, Any]:
     return {
         "lease_id": found.id,
@@ -142,5 +151,5 @@ def _record(found: Lease) -> dict[str, Any]:
         "expires": found.expires_at,
         "tables": ", ".join(sorted({bucket.table for bucket in found.snapshots})),
         "buckets": len(found.snapshots),
-        "bytes": found.info.bytes,
+        "bytes": kept_bytes(found),
     }

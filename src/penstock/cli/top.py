@@ -10,6 +10,7 @@ import pyarrow as pa
 import typer
 
 from penstock.cli.access import open_connection
+from penstock.cli.lease import kept_bytes
 from penstock.cli.options import Output, Url
 from penstock.cli.output import write_records
 from penstock.cli.words import examples
@@ -46,7 +47,7 @@ class Sample:
     seconds: float
     tables: dict[str, dict[str, Any]]
     scanners: tuple[ScannerInfo, ...] = ()
-    leases: tuple[Lease, ...] = ()
+    leases: tuple[tuple[Lease, int | None], ...] = ()
     owners: tuple[OwnerInfo, ...] = ()
 
     def rates_since(self, earlier: Sample | None) -> list[dict[str, Any]]:
@@ -104,7 +105,8 @@ def take_sample(connection: Connection) -> Sample:
                 "leases": sum(any(held.table == path for held in lease.snapshots) for lease in leases),
                 "rows_pending": sum(owner.rows_pending for owner in owners if owner.table == path),
             }
-    return Sample(time.monotonic(), tables, tuple(sessions), tuple(leases), tuple(owners))
+    kept = tuple((lease, kept_bytes(lease)) for lease in leases)
+    return Sample(time.monotonic(), tables, tuple(sessions), kept, tuple(owners))
 
 
 def _watch(connection: Connection, interval: float) -> None:

@@ -56,9 +56,9 @@ def _owners(sample: Sample) -> Grid | None:
 
 def _leases(sample: Sample) -> Grid | None:
     grid = _grid(_title("leases", sample.leases), ("lease", "of", "tables"), ("buckets", "bytes", "until"))
-    for lease in sample.leases[:ROWS_MAX]:
+    for lease, kept in sample.leases[:ROWS_MAX]:
         held = ", ".join(sorted({bucket.table for bucket in lease.snapshots}))
-        figures = (_figure(len(lease.snapshots)), _figure(lease.info.bytes, "bytes"), f"{lease.expires_at:%F %T}")
+        figures = (_figure(len(lease.snapshots)), _figure(kept, "bytes"), f"{lease.expires_at:%F %T}")
         grid.add_row(lease.id, lease.owner, held, *figures)
     return grid if sample.leases else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -99,8 +99,7 @@ class Lease:
         Raises:
             LeaseNotFoundError: it has expired.
         """
-        self._info = self._link.retry.run(lambda: self._link.node.lease(self.id))
-        return self._info.bytes
+        return self._link.retry.run(lambda: self._link.node.lease_bytes(self.id))
 
     @property
     def failure(self) -> PenstockError | None:
@@ -146,7 +145,8 @@ class Lease:
             PermissionDeniedError: it is somebody else's.
         """
         duration_ms = None if duration is None else parse_duration_ms(duration)
-        self._info = self._link.retry.run(lambda: self._link.node.renew_lease(self.id, duration_ms))
+        time = self._link.retry.run(lambda: self._link.node.renew_lease(self.id, duration_ms))
+        self._info = replace(self._info, duration_ms=time.duration_ms, expires_ms=time.expires_ms)
 
     def release(self, buckets: Iterable[TableBucket]) -> None:
         """Give some buckets back; the rest stays held.

@@ -44,7 +44,7 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
-from penstock.model.lease import AcquireLease, LeaseInfo, Snapshot
+from penstock.model.lease import AcquireLease, LeaseInfo, LeaseTime, Snapshot
 from penstock.model.ports import FLIGHT_PORT
 from penstock.model.table import TableInfo, TableSpec
 from penstock.wire import calls as wire
@@ -56,6 +56,8 @@ R = TypeVar("R")
 
 SCHEMES: Final = {"penstock": "grpc", "penstock+tls": "grpc+tls"}
 _TLS_FILES: Final = {"ca": "tls_root_certs", "cert": "cert_chain", "key": "private_key"}
+_LEASES: Final = "leases"
+"""The subject of calls whose answers have a batch of what is leased."""
 _MESSAGE_BYTES_MAX: Final = FRAME_BYTES_MAX + (1 << 20)
 _TRANSPORT: Final = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
@@ -288,23 +290,23 @@ class RemoteNode(RemoteOwners):
 
     def create_snapshot(self, table_id: int) -> list[Snapshot]:
         """Snapshot every bucket of a table at one cut; return the newest of each."""
-        return self._ask(wire.CREATE_SNAPSHOT, table_id=table_id)
+        return self._ask(wire.CREATE_SNAPSHOT, subject=_LEASES, table_id=table_id)
 
     def list_snapshots(self, table_id: int) -> list[Snapshot]:
         """Return the snapshots of a table, by bucket, oldest first."""
-        return self._ask(wire.LIST_SNAPSHOTS, table_id=table_id)
+        return self._ask(wire.LIST_SNAPSHOTS, subject=_LEASES, table_id=table_id)
 
     def acquire_lease(self, call: AcquireLease) -> LeaseInfo:
         """Take a lease, or more under one that is held."""
-        return self._ask(wire.ACQUIRE, call=call)
+        return self._ask(wire.ACQUIRE, subject=_LEASES, call=call)
 
-    def renew_lease(self, lease_id: str, duration_ms: int | None = None) -> LeaseInfo:
+    def renew_lease(self, lease_id: str, duration_ms: int | None = None) -> LeaseTime:
         """Have a lease last that long from now on; None: as long as before."""
         return self._ask(wire.RENEW_LEASE, lease_id=lease_id, duration_ms=duration_ms)
 
     def release_lease(self, lease_id: str, buckets: Sequence[TableBucket]) -> LeaseInfo:
         """Give some buckets of a lease back."""
-        return self._ask(wire.RELEASE_LEASE, lease_id=lease_id, buckets=list(buckets))
+        return self._ask(wire.RELEASE_LEASE, subject=_LEASES, lease_id=lease_id, buckets=list(buckets))
 
     def drop_lease(self, lease_id: str) -> None:
         """Give a lease back with everything that it holds."""
@@ -312,11 +314,15 @@ class RemoteNode(RemoteOwners):
 
     def list_leases(self) -> list[LeaseInfo]:
         """Return all leases."""
-        return self._ask(wire.LIST_LEASES)
+        return self._ask(wire.LIST_LEASES, subject=_LEASES)
 
     def lease(self, lease_id: str) -> LeaseInfo:
         """Return a lease."""
-        return self._ask(wire.LEASE, lease_id=lease_id)
+        return self._ask(wire.LEASE, subject=_LEASES, lease_id=lease_id)
+
+    def lease_bytes(self, lease_id: str) -> int:
+        """Return the size of the files that are kept only for a lease."""
+        return self._ask(wire.LEASE_BYTES, lease_id=lease_id)
 
     def _ask(
         self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, subject: Hashable = None, **arguments: Any

@@ -23,10 +23,13 @@ from penstock.errors import CorruptionError
 from penstock.model.bucket import BucketId
 
 MAGIC: Final = b"PNLS"
-VERSION: Final = 1
+VERSION: Final = 2
 BUCKETS_MAX: Final = 1_000_000
 _HEAD: Final = struct.Struct("<II")
-_COLUMNS: Final = 7
+_COLUMNS: Final = 8
+_COLUMNS_OF_VERSION_1: Final = 7
+UNKNOWN: Final = -1
+"""The bytes of a snapshot that was leased before they were stored."""
 _OFFSET, _PIN = 4, 5
 _RISING: Final = (0, 1, 2, 6)
 """Table, partition, bucket and time: those whose neighbours are alike."""
@@ -39,13 +42,14 @@ class Hold(NamedTuple):
     """What a lease pins in a bucket: the offset it reads at, and the base it needs.
 
     `snapshot_id` is 0 for a cut, which has no number. The pin is the offset itself, except in a log
-    table, whose rows before the offset are needed too.
+    table, whose rows before the offset are needed too. `bytes` is the size of the snapshot.
     """
 
     snapshot_id: int
     offset: int
     pin: int
     created_ms: int
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class LeaseRecord:
 
     def holds(self) -> dict[BucketId, Hold]:
         """Return what is held, by bucket."""
-        return {BucketId(t, p, b): Hold(s, offset, pin, ms) for t, p, b, s, offset, pin, ms in self.rows.tolist()}
+        return {BucketId(*row[:3]): Hold(*row[3:]) for row in self.rows.tolist()}
 
 
 def hold_rows(holds: Mapping[BucketId, Hold]) -> Rows:
@@ -101,22 +105,24 @@ def decode_lease(data: bytes, *, name: str) -> LeaseRecord:
         CorruptionError: the bytes are damaged.
         UnsupportedError: a newer version wrote them.
     """
-    _, payload = unframe(MAGIC, VERSION, data, name=name)
+    version, payload = unframe(MAGIC, VERSION, data, name=name)
+    columns = _COLUMNS if version > 1 else _COLUMNS_OF_VERSION_1
     try:
         head_length, count = _HEAD.unpack_from(payload)
         facts = json.loads(payload[_HEAD.size : _HEAD.size + head_length])
-        return LeaseRecord(**facts, rows=_decode_rows(payload[_HEAD.size + head_length :], count))
+        return LeaseRecord(**facts, rows=_decode_rows(payload[_HEAD.size + head_length :], count, columns))
     except (struct.error, zlib.error, ValueError, TypeError) as error:
         raise CorruptionError("lease does not say what a lease says", file=name) from error
 
 
-def _decode_rows(body: bytes, count: int) -> Rows:
+def _decode_rows(body: bytes, count: int, stored: int) -> Rows:
     if count > BUCKETS_MAX:
         raise ValueError("more buckets than a lease may have")
     # Inflated to the size that is expected and no further.
-    plain = zlib.decompressobj().decompress(body, count * _COLUMNS * 8) if count else b""
-    shuffled = np.frombuffer(plain, np.uint8).reshape(_COLUMNS, 8, count).transpose(0, 2, 1)
-    columns = np.ascontiguousarray(shuffled).view("<i8").reshape(_COLUMNS, count).astype(np.int64)
+    plain = zlib.decompressobj().decompress(body, count * stored * 8) if count else b""
+    shuffled = np.frombuffer(plain, np.uint8).reshape(stored, 8, count).transpose(0, 2, 1)
+    columns = np.full((_COLUMNS, count), UNKNOWN, np.int64)
+    columns[:stored] = np.ascontiguousarray(shuffled).view("<i8").reshape(stored, count)
     for column in _RISING:
         columns[column] = np.cumsum(columns[column])
     columns[_PIN] = columns[_OFFSET] - columns[_PIN]

@@ -55,6 +55,14 @@ class Holds:
         with self._lock:
             return dict(self._holds.get(bucket, {}))
 
+    def sharing(self, holds: Mapping[BucketId, Hold]) -> dict[BucketId, list[str]]:
+        """Return for each bucket who holds the same of it: number and offset are the same."""
+        with self._lock:
+            return {
+                bucket: [holder for holder, other in self._holds.get(bucket, {}).items() if other[:2] == hold[:2]]
+                for bucket, hold in holds.items()
+            }
+
     def has(self, table_id: int, partition_id: int | None = None) -> bool:
         """Tell whether anybody holds a bucket of a table, or of one partition of it."""
         with self._lock:

@@ -15,7 +15,7 @@ from penstock.engine.open_tables import OpenTables
 from penstock.errors import ClosedError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import ChangePage, Offsets, PullChanges
-from penstock.model.lease import AcquireLease, LeaseInfo, Snapshot
+from penstock.model.lease import AcquireLease, LeaseInfo, LeaseTime, Snapshot
 
 
 class LeaseCalls:
@@ -44,7 +44,7 @@ class LeaseCalls:
         """Take a lease, or more under one that is held."""
         return self.leases.acquire(call)
 
-    def renew_lease(self, lease_id: str, duration_ms: int | None = None) -> LeaseInfo:
+    def renew_lease(self, lease_id: str, duration_ms: int | None = None) -> LeaseTime:
         """Have a lease last that long from now on; None: as long as before."""
         return self.leases.renew(lease_id, duration_ms)
 
@@ -63,6 +63,10 @@ class LeaseCalls:
     def lease(self, lease_id: str) -> LeaseInfo:
         """Return a lease."""
         return self.leases.get(lease_id)
+
+    def lease_bytes(self, lease_id: str) -> int:
+        """Return the size of the files that are kept only for a lease."""
+        return self.leases.kept_bytes(lease_id)
 
     def offsets(
         self, table_id: int, *, timestamp_ms: int | None = None, lease_id: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -69,10 +69,22 @@ class LeaseClaims:
     def release(self, claimed: Claimed) -> None:
         """Let go of what was pinned; idempotent."""
         self._holds.forget(claimed.holder, claimed.holds)
-        for bucket, hold in claimed.holds.items():
-            tablet = self.tablet(bucket)
+        for bucket, tablet in self.opened(claimed.holds):
+            unpin(tablet, claimed.holder, claimed.holds[bucket])
+
+    def opened(self, buckets: Iterable[BucketId]) -> Iterator[tuple[BucketId, Tablet]]:
+        """Return those buckets that are open now, also of what was dropped since; none is opened for it.
+
+        One that is opened later gets the pins that are noted by then.
+        """
+        tables: dict[int, LiveTable | None] = {}
+        for bucket in buckets:
+            if bucket.table_id not in tables:
+                tables[bucket.table_id] = self._tables.opened(bucket.table_id)
+            table = tables[bucket.table_id]
+            tablet = None if table is None else table.tablet(bucket)
             if tablet is not None:
-                unpin(tablet, claimed.holder, hold)
+                yield bucket, tablet
 
     def tablet(self, bucket: BucketId) -> Tablet | None:
         """Return a bucket, opened if need be, also of what was dropped since; None if it is gone."""
@@ -83,7 +95,7 @@ class LeaseClaims:
 
     def _claim_latest(self, claimed: Claimed, table: LiveTable) -> None:
         def claim(tablet: Tablet, newest: SnapshotFile) -> None:
-            self._pin(claimed, tablet, Hold(newest.snapshot_id, newest.offset, newest.offset, newest.created_ms))
+            self._pin(claimed, tablet, _numbered(newest))
 
         refused = self._snapshots.latest(table, claim)
         for name in table.buckets():
@@ -98,7 +110,7 @@ class LeaseClaims:
             tablet = _open(table, name)
             with naming(table.name):
                 found = tablet.snapshots.hold(snapshot_id, claimed.holder)
-            self._pin(claimed, tablet, Hold(snapshot_id, found.offset, found.offset, found.created_ms))
+            self._pin(claimed, tablet, _numbered(found))
 
         self._attempt(claimed, name, claim)
 
@@ -108,7 +120,7 @@ class LeaseClaims:
             raise OffsetOutOfRangeError(
                 "offset is beyond the end of the bucket", offset=offset, end=tablet.view.visible
             )
-        if tablet.settings.fsync is not FsyncMode.ALWAYS:
+        if tablet.settings.fsync is not FsyncMode.ALWAYS and offset > tablet.bucket.first_offset(offset):
             # The record outlives a power loss, and so must what it names.
             tablet.exclusively(tablet.sync_log)
         while True:
@@ -154,3 +166,7 @@ def _open(table: LiveTable, name: TableBucket) -> Tablet:
     if tablet is None:
         raise not_led(name)
     return tablet
+
+
+def _numbered(found: SnapshotFile) -> Hold:
+    return Hold(found.snapshot_id, found.offset, found.offset, found.created_ms, found.bytes)

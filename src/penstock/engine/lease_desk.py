@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from penstock.codec.backup_inventory import BackupInventory
-from penstock.codec.lease_record import Hold
+from penstock.codec.lease_record import UNKNOWN, Hold
 from penstock.codec.snapshot_file import SnapshotFile
 from penstock.engine.backup import Backup
 from penstock.engine.catalog import Catalog
 from penstock.engine.cuts import Cuts
 from penstock.engine.freeing import Freeing
-from penstock.engine.holds import Holds
+from penstock.engine.holds import FindTablet, Holds
 from penstock.engine.lease_book import Lease, LeaseBook
 from penstock.engine.lease_claims import LeaseClaims
 from penstock.engine.leases import Leases
@@ -26,11 +26,12 @@ from penstock.engine.table_pins import not_led
 from penstock.errors import InvalidError
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import Offsets
-from penstock.model.lease import AcquireLease, Leased, LeaseInfo, Snapshot
+from penstock.model.lease import AcquireLease, Leased, LeaseInfo, LeaseTime, Snapshot
 from penstock.model.principal import current, may_change
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.tablet.tablet import Tablet
+from penstock.tablet.tablet_snapshots import snapshot_path
 
 OBSERVE_INTERVAL_MS = 10_000
 _LEASE = "lease-"
@@ -96,9 +97,10 @@ class LeaseDesk:
         lease, claimed = self._leases.acquire(call)
         return self._info(lease, claimed.unavailable)
 
-    def renew(self, lease_id: str, duration_ms: int | None) -> LeaseInfo:
+    def renew(self, lease_id: str, duration_ms: int | None) -> LeaseTime:
         """Have a lease last that long from now on."""
-        return self._info(self._leases.renew(lease_id, duration_ms))
+        lease = self._leases.renew(lease_id, duration_ms)
+        return LeaseTime(lease.duration_ms, self._book.expires_ms(lease))
 
     def release(self, lease_id: str, buckets: Sequence[TableBucket]) -> LeaseInfo:
         """Give some buckets back."""
@@ -177,8 +179,14 @@ class LeaseDesk:
         backup = Backup(self._tables, self._catalog, metadata, self._claims, clock=self._clock)
         return backup.write(directory, cuts)
 
+    def kept_bytes(self, lease_id: str) -> int:
+        """Return the size of the files that are kept only for a lease."""
+        return self._bytes(self._leases.get(lease_id), self._claims.tablet)
+
     def owns(self, table_id: int) -> bool:
-        """Tell whether whoever calls has a lease on a table."""
+        """Tell whether whoever calls has a lease on a table that was dropped."""
+        if table_id not in self._catalog.dropped():
+            return False
         leases = (lease for lease in self._leases.all() if may_change(current(), lease.owner))
         return any(bucket.table_id == table_id for lease in leases for bucket in lease.holds)
 
@@ -201,33 +209,38 @@ class LeaseDesk:
         self._gauges["leases"].set(len(leases))
         self._gauges["leased_buckets"].set(len({bucket for lease in leases for bucket in lease.holds}))
         self._gauges["leased_snapshots"].set(len(pinned))
-        self._gauges["leased_bytes"].set(sum(self._bytes(lease) for lease in leases))
+        # Of what is open: to open the rest only to measure it would cost more than anything else here.
+        measured = sum(self._bytes(lease, dict(self._claims.opened(lease.holds)).get) for lease in leases)
+        self._gauges["leased_bytes"].set(measured)
         age_ms = 0 if oldest_ms is None else max(0, self._clock.wall_ms() - oldest_ms)
         self._gauges["lease_oldest_age_seconds"].set(age_ms / 1000)
 
     def _info(self, lease: Lease, unavailable: dict[TableBucket, str] | None = None) -> LeaseInfo:
+        sharing = self._holds.sharing(lease.holds)
         return LeaseInfo(
             lease_id=lease.lease_id,
             owner=lease.owner,
             duration_ms=lease.duration_ms,
             expires_ms=self._book.expires_ms(lease),
-            bytes=self._bytes(lease),
             leased=[
-                Leased(bucket.table_id, self._leased(bucket, name, lease.holds[bucket]), lease.holds[bucket].pin)
-                for bucket, name in sorted(self._names(lease.holds).items())
+                Leased(bucket.table_id, self._leased(bucket, name, lease.holds[bucket], sharing[bucket]), base)
+                for bucket, name, base in (
+                    (bucket, name, lease.holds[bucket].pin) for bucket, name in sorted(self._names(lease.holds).items())
+                )
             ],
             unavailable=unavailable or {},
         )
 
-    def _leased(self, bucket: BucketId, name: TableBucket, hold: Hold) -> Snapshot:
-        tablet = self._claims.tablet(bucket)
-        if tablet is not None and hold.snapshot_id:
-            for found in tablet.snapshots.all():
-                if found.snapshot_id == hold.snapshot_id:
-                    return self._shown(name, tablet, found)
-        # Leases hold the same if number and offset are the same.
-        same = [holder for holder, other in self._holds.of(bucket).items() if other[:2] == hold[:2]]
-        return Snapshot(hold.snapshot_id or None, name, hold.offset, hold.created_ms, 0, _lease_ids(same))
+    def _leased(self, bucket: BucketId, name: TableBucket, hold: Hold, holders: Sequence[str]) -> Snapshot:
+        number = hold.snapshot_id or None
+        path = None if number is None else snapshot_path(bucket, number)
+        size = hold.bytes if hold.bytes != UNKNOWN else self._snapshot_bytes(bucket, hold.snapshot_id)
+        return Snapshot(number, name, hold.offset, hold.created_ms, size, _lease_ids(holders), path)
+
+    def _snapshot_bytes(self, bucket: BucketId, snapshot_id: int) -> int:
+        tablet = self._claims.tablet(bucket) if snapshot_id else None
+        found = () if tablet is None else tablet.snapshots.all()
+        return sum(snapshot.bytes for snapshot in found if snapshot.snapshot_id == snapshot_id)
 
     def _shown(self, name: TableBucket, tablet: Tablet | None, found: SnapshotFile) -> Snapshot:
         return Snapshot(
@@ -240,14 +253,14 @@ class LeaseDesk:
             path=None if tablet is None else tablet.snapshots.path(found.snapshot_id),
         )
 
-    def _bytes(self, lease: Lease) -> int:
+    def _bytes(self, lease: Lease, find: FindTablet) -> int:
         total, dropped = 0, set(self._catalog.dropped())
         for bucket in lease.holds:
-            tablet = self._claims.tablet(bucket)
+            tablet = find(bucket)
             if tablet is None:
                 continue
-            table = self._tables.holding(bucket)
-            if bucket.table_id not in dropped and table.left.tablet(bucket) is None:
+            table = self._tables.opened(bucket.table_id)
+            if table is not None and bucket.table_id not in dropped and table.left.tablet(bucket) is None:
                 total += tablet.snapshots.kept_bytes(lease.holder, self._snapshots.retained(table))
             elif len(self._holds.of(bucket)) == 1:
                 # All of it is there for this lease.

@@ -97,7 +97,8 @@ class Leases:
             lease = self.own(lease_id)
             chosen_ms = lease.duration_ms if duration_ms is None else duration_ms
             self._check_duration(chosen_ms)
-            lease = self._book.put(self._extended(lease, chosen_ms))
+            lease = self._extended(lease, chosen_ms)
+            self._book.put_time(lease)
             self._leases[lease_id] = lease
             return lease
 
@@ -194,21 +195,16 @@ class Leases:
     def _move(self, lease: Lease, before: dict[BucketId, Hold], holds: dict[BucketId, Hold]) -> None:
         """Pin under the lease's name what is pinned under the claim's, and let go of what it replaces."""
         self._holds.note(lease.holder, holds)
-        for bucket, hold in holds.items():
-            tablet = self._claims.tablet(bucket)
-            if tablet is None:
-                continue
+        for bucket, tablet in self._claims.opened(holds):
+            hold, replaced = holds[bucket], before.get(bucket)
             pin(tablet, lease.holder, hold)
-            replaced = before.get(bucket)
             if replaced is not None and replaced.snapshot_id not in (0, hold.snapshot_id):
                 tablet.snapshots.release(replaced.snapshot_id, lease.holder)
 
     def _unpin(self, holder: str, holds: dict[BucketId, Hold]) -> None:
         self._holds.forget(holder, holds)
-        for bucket, hold in holds.items():
-            tablet = self._claims.tablet(bucket)
-            if tablet is not None:
-                unpin(tablet, holder, hold)
+        for bucket, tablet in self._claims.opened(holds):
+            unpin(tablet, holder, holds[bucket])
 
     def _check_duration(self, duration_ms: int) -> None:
         if duration_ms <= 0:

@@ -103,6 +103,11 @@ class OpenTables:
         if table.tablet(bucket) is None and not self._is_led_elsewhere(table, bucket):
             raise PartitionNotFoundError("the partition was dropped", table=table.info.path)
 
+    def opened(self, table_id: int) -> LiveTable | None:
+        """Return a table that is open now, also one that was dropped since; None if it is not open."""
+        with self._lock:
+            return self._tables.get(table_id) or self._dropping.get(table_id)
+
     def all(self) -> list[LiveTable]:
         """Return the tables that are open now."""
         with self._lock:

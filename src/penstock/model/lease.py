@@ -69,6 +69,14 @@ class Leased:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseTime:
+    """How long a lease lasts, and until when."""
+
+    duration_ms: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseInfo:
     """A lease. `unavailable` says, in the answer to an acquire, what could not be had, and why."""
 
@@ -76,7 +84,6 @@ class LeaseInfo:
     owner: str
     duration_ms: int
     expires_ms: int
-    bytes: int
     leased: Sequence[Leased]
     unavailable: Mapping[TableBucket, str] = field(default_factory=dict)
 

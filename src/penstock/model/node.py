@@ -27,7 +27,7 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
-from penstock.model.lease import AcquireLease, LeaseInfo, Snapshot
+from penstock.model.lease import AcquireLease, LeaseInfo, LeaseTime, Snapshot
 from penstock.model.owner_node import OwnerNode
 from penstock.model.table import TableInfo, TableSpec
 
@@ -174,7 +174,7 @@ class Node(OwnerNode, Protocol):
     def acquire_lease(self, call: AcquireLease) -> LeaseInfo:
         """Take a lease, or more under one that is held."""
 
-    def renew_lease(self, lease_id: str, duration_ms: int | None = None) -> LeaseInfo:
+    def renew_lease(self, lease_id: str, duration_ms: int | None = None) -> LeaseTime:
         """Have a lease last that long from now on; None: as long as before."""
 
     def release_lease(self, lease_id: str, buckets: Sequence[TableBucket]) -> LeaseInfo:
@@ -188,6 +188,9 @@ class Node(OwnerNode, Protocol):
 
     def lease(self, lease_id: str) -> LeaseInfo:
         """Return a lease."""
+
+    def lease_bytes(self, lease_id: str) -> int:
+        """Return the size of the files that are kept only for a lease."""
 
     def close(self) -> None:
         """Let go of everything; idempotent."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from penstock.codec.snapshot_file import SnapshotFile, decode_snapshot, encode_snapshot
 from penstock.errors import CorruptionError, SnapshotNotFoundError, UnsupportedError
-from penstock.model.bucket import LIFE_OFFSETS
+from penstock.model.bucket import LIFE_OFFSETS, BucketId
 from penstock.runtime.disk import write_atomically
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.pins import Pins
@@ -91,7 +91,7 @@ class TabletSnapshots:
 
     def path(self, snapshot_id: int) -> str:
         """Return the path of a snapshot's file, relative to the data directory."""
-        return self._files.path(f"{KIND}-{snapshot_id:012d}")
+        return snapshot_path(self._files.bucket, snapshot_id)
 
     def hold(self, snapshot_id: int, holder: str) -> SnapshotFile:
         """Have a snapshot stay until `release`.
@@ -172,6 +172,11 @@ class TabletSnapshots:
     def _has_files(self, snapshot: SnapshotFile) -> bool:
         there = set(self._files.disk.list(self._files.directory))
         return snapshot.file_names() <= there and snapshot.bucket == self._files.bucket
+
+
+def snapshot_path(bucket: BucketId, snapshot_id: int) -> str:
+    """Return the path of a snapshot's file, relative to the data directory."""
+    return f"{bucket.directory()}/{KIND}-{snapshot_id:012d}"
 
 
 def _pin_name(snapshot_id: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from penstock.model.aggregate import AggFunction
 from penstock.wire.call import Call
 from penstock.wire.field import BOOL, BUCKET, BYTES, INT, NOTHING, TEXT, VALUE, choice, listed, maybe, tupled
-from penstock.wire.lease_records import ACQUIRE_LEASE, LEASE_INFO, SNAPSHOT
+from penstock.wire.lease_records import ACQUIRE_LEASE, LEASE_INFO, LEASE_TIME, SNAPSHOTS
 from penstock.wire.owner_records import (
     ACQUIRE_OWNER,
     ATTEMPT_END,
@@ -81,14 +81,15 @@ LOOKUP: Final = Call("lookup", LOOKUP_RESULT, {"call": LOOKUP_CALL})
 PREFIX_LOOKUP: Final = Call("prefix_lookup", LOOKUP_RESULT, {"call": LOOKUP_CALL})
 STATS: Final = Call("stats", TABLE_STATS, {"table_id": INT})
 
-CREATE_SNAPSHOT: Final = Call("create_snapshot", listed(SNAPSHOT), {"table_id": INT})
-LIST_SNAPSHOTS: Final = Call("list_snapshots", listed(SNAPSHOT), {"table_id": INT})
+CREATE_SNAPSHOT: Final = Call("create_snapshot", SNAPSHOTS, {"table_id": INT})
+LIST_SNAPSHOTS: Final = Call("list_snapshots", SNAPSHOTS, {"table_id": INT})
 ACQUIRE: Final = Call("acquire_lease", LEASE_INFO, {"call": ACQUIRE_LEASE})
-RENEW_LEASE: Final = Call("renew_lease", LEASE_INFO, {"lease_id": TEXT, "duration_ms": maybe(INT)})
+RENEW_LEASE: Final = Call("renew_lease", LEASE_TIME, {"lease_id": TEXT, "duration_ms": maybe(INT)})
 RELEASE_LEASE: Final = Call("release_lease", LEASE_INFO, {"lease_id": TEXT, "buckets": listed(BUCKET)})
 DROP_LEASE: Final = Call("drop_lease", NOTHING, {"lease_id": TEXT})
 LIST_LEASES: Final = Call("list_leases", listed(LEASE_INFO))
 LEASE: Final = Call("lease", LEASE_INFO, {"lease_id": TEXT})
+LEASE_BYTES: Final = Call("lease_bytes", INT, {"lease_id": TEXT})
 
 ACQUIRE_AN_OWNER: Final = Call("acquire_owner", OWNER_GRANT, {"call": ACQUIRE_OWNER})
 RENEW_OWNER: Final = Call("renew_owner", INT, {"owner": BYTES})

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from penstock.errors import LeaseNotFoundError, PenstockError
 from penstock.model.bucket import TableBucket
-from penstock.model.lease import AcquireLease, Leased, LeaseInfo, Snapshot
+from penstock.model.lease import AcquireLease, Leased, LeaseInfo, LeaseTime, Snapshot
 
 
 class FakeLeases:
@@ -30,14 +30,19 @@ class FakeLeases:
             for cut in call.cuts
             for bucket, offset in cut.offsets.items()
         ]
-        self._leases()[call.lease_id] = LeaseInfo(call.lease_id, "me", call.duration_ms, call.duration_ms, 0, leased)
+        self._leases()[call.lease_id] = LeaseInfo(call.lease_id, "me", call.duration_ms, call.duration_ms, leased)
         return self.lease(call.lease_id)
 
-    def renew_lease(self, lease_id: str, duration_ms: int | None = None) -> LeaseInfo:
+    def lease_bytes(self, lease_id: str) -> int:
+        self.lease(lease_id)
+        return 0
+
+    def renew_lease(self, lease_id: str, duration_ms: int | None = None) -> LeaseTime:
         if self.refusal is not None:
             raise self.refusal
         self.__dict__.setdefault("renewals", []).append(lease_id)
-        return self.lease(lease_id)
+        info = self.lease(lease_id)
+        return LeaseTime(info.duration_ms, info.expires_ms)
 
     def release_lease(self, lease_id: str, buckets: Sequence[TableBucket]) -> LeaseInfo:
         info = self.lease(lease_id)

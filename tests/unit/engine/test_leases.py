@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import struct
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from penstock.client.connection import Connection
 from penstock.client.table import Table
+from penstock.codec.framed import frame
 from penstock.codec.lease_record import Hold, LeaseRecord, decode_lease, encode_lease, hold_rows
 from penstock.engine.engine import Engine
 from penstock.engine.lease_book import LeaseBook
-from penstock.engine.metadata import MemoryMetadataStore, MetadataStore, Put
+from penstock.engine.metadata import Delete, MemoryMetadataStore, MetadataStore, Put
 from penstock.engine.settings import Settings
 from penstock.engine.sqlite_metadata import SqliteMetadataStore
 from penstock.engine.storage import Storage
@@ -255,7 +260,7 @@ def test_given_back_lease_frees_files_and_base_on_an_idle_table(rig: Rig) -> Non
     rig.lease()
     rig.churn(2, 3, 4, 5)
     held = rig.snapshot_files()
-    before = rig.engine.lease("job").bytes
+    before = rig.engine.lease_bytes("job")
     assert before > 0
     assert all(o.base <= rig.engine.lease("job").snapshots[b].offset for b, o in rig.table.offsets().items())
 
@@ -292,15 +297,15 @@ def test_expired_lease_is_freed_like_one_given_back(rig: Rig) -> None:
 
 def test_bytes_count_only_what_one_lease_alone_keeps(rig: Rig) -> None:
     rig.lease("one")
-    assert rig.engine.lease("one").bytes == 0
+    assert rig.engine.lease_bytes("one") == 0
     rig.churn(2, 3, 4, 5)
-    alone = rig.engine.lease("one").bytes
+    alone = rig.engine.lease_bytes("one")
     assert alone == sum(s.bytes for s in rig.engine.lease("one").snapshots.values())
 
     numbers = dict.fromkeys(rig.engine.lease("one").snapshots, 1)
     rig.engine.acquire_lease(AcquireLease("two", HOUR_MS, snapshots=numbers))
 
-    assert rig.engine.lease("one").bytes == rig.engine.lease("two").bytes == 0
+    assert rig.engine.lease_bytes("one") == rig.engine.lease_bytes("two") == 0
     assert {s.leased_by for s in rig.table.list_snapshots() if s.id == 1} == {("one", "two")}
 
 
@@ -524,7 +529,7 @@ def test_dropped_table_is_there_for_its_holder_across_a_restart_and_then_gone(ri
 
     held = Table(rig.connection._link, info)
     assert set(held.scan(lease="job").to_arrow()["v"].to_pylist()) == {1}
-    assert rig.engine.lease("job").bytes > 0
+    assert rig.engine.lease_bytes("job") > 0
     with pytest.raises(TableNotFoundError):
         held.scan()
     with acting_as("somebody"), pytest.raises(TableNotFoundError):
@@ -601,7 +606,7 @@ def test_metrics_say_how_many_leases_there_are_and_what_they_cost(rig: Rig) -> N
     assert numbers["penstock_lease_oldest_age_seconds"] == 82
     rig.engine.drop_lease("two")
     rig.pass_time(10_000)
-    assert rig.engine.metrics.snapshot()["penstock_leased_bytes"] == rig.engine.lease("one").bytes > 0
+    assert rig.engine.metrics.snapshot()["penstock_leased_bytes"] == rig.engine.lease_bytes("one") > 0
 
 
 def test_damaged_lease_record_is_found_at_start(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -624,7 +629,7 @@ def test_lease_of_a_hundred_thousand_buckets_is_under_a_megabyte_and_a_tenth_of_
     numbers = pa.array(range(100_000)).to_numpy()
     offsets = (numbers * 7_919_777 + seed) % (1 << 40)
     holds = {
-        BucketId(7, number // 100, number % 100): Hold(1 + number % 4_000, offset, offset, 1_700_000_000_000)
+        BucketId(7, number // 100, number % 100): Hold(1 + number % 4_000, offset, offset, 1_700_000_000_000, 5_000)
         for number, offset in zip(numbers.tolist(), offsets.tolist(), strict=True)
     }
     record = LeaseRecord("job", "ann", HOUR_MS, 1_700_000_000_000, 1, hold_rows(holds))
@@ -653,3 +658,66 @@ def test_lease_book_reads_back_what_it_stored(rig: Rig) -> None:
 
     assert loaded.lease_id == "job"
     assert len(loaded.holds) == 2
+
+
+def test_renewal_writes_the_time_alone_and_outlives_the_node(rig: Rig) -> None:
+    rig.lease(duration_ms=1_000)
+    (stored,) = rig.metadata.list("lease/")
+
+    renewed = rig.engine.renew_lease("job", 2 * HOUR_MS)
+
+    assert rig.metadata.list("lease/") == [stored]
+    assert renewed.duration_ms == 2 * HOUR_MS
+    rig.kill()
+    assert rig.engine.lease("job").expires_ms == renewed.expires_ms
+    assert rig.engine.lease("job").duration_ms == 2 * HOUR_MS
+    rig.engine.drop_lease("job")
+    assert rig.metadata.list("lease") == []
+
+
+def test_lease_of_before_times_had_entries_keeps_its_own(rig: Rig) -> None:
+    rig.lease(duration_ms=2 * HOUR_MS)
+    expires_ms = rig.engine.lease("job").expires_ms
+    rig.metadata.commit([Delete("lease-time/job")])
+
+    rig.kill()
+
+    assert rig.engine.lease("job").expires_ms == expires_ms
+    assert rig.engine.renew_lease("job", None).duration_ms == 2 * HOUR_MS
+
+
+def test_record_of_version_1_is_read_and_its_snapshots_are_measured(rig: Rig) -> None:
+    rig.table.create_snapshot()
+    lease = rig.lease()
+    (entry,) = rig.metadata.list("lease/")
+    record = decode_lease(entry.value, name="lease/job")
+    rig.metadata.commit([Put(entry.key, _encode_version_1(record), entry.version)])
+
+    rig.kill()
+
+    assert rig.engine.lease("job") == lease
+    assert {hold.bytes for hold in decode_lease(_encode_version_1(record), name="x").holds().values()} == {-1}
+
+
+def _encode_version_1(record: LeaseRecord) -> bytes:
+    facts = {name: getattr(record, name) for name in ("lease_id", "owner", "duration_ms", "expires_ms", "created_ms")}
+    head = json.dumps(facts).encode()
+    columns = np.ascontiguousarray(record.rows.T[:7], "<i8")
+    columns[5] = columns[4] - columns[5]
+    for column in (0, 1, 2, 6):
+        columns[column] = np.diff(columns[column], prepend=0)
+    body = columns.view(np.uint8).reshape(7, len(record.rows), 8).transpose(0, 2, 1).tobytes()
+    return frame(b"PNLS", 1, struct.pack("<II", len(head), len(record.rows)) + head + zlib.compress(body))
+
+
+def test_lease_is_shown_renewed_and_dropped_without_opening_its_tables(rig: Rig) -> None:
+    rig.table.create_snapshot()
+    lease = rig.lease()
+    rig.kill()
+    opened = [table.info.path for table in rig.engine._tables.all()]
+
+    assert rig.engine.lease("job") == lease
+    rig.engine.renew_lease("job", None)
+    rig.engine.drop_lease("job")
+
+    assert [table.info.path for table in rig.engine._tables.all()] == opened == []

@@ -30,7 +30,7 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
-from penstock.model.lease import AcquireLease, CutOffsets, Leased, LeaseInfo, Snapshot
+from penstock.model.lease import AcquireLease, CutOffsets, Leased, LeaseInfo, LeaseTime, Snapshot
 from penstock.model.node import Node
 from penstock.model.owner import (
     AcquireOwner,
@@ -73,7 +73,6 @@ LEASE = LeaseInfo(
     "ann",
     5_000,
     9_000,
-    100,
     [Leased(7, SNAPSHOT, 99), Leased(7, Snapshot(None, ONE, 1, 2, 0), 0)],
     {TWO: "gone"},
 )
@@ -106,6 +105,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "acquire_lease": {"call": AcquireLease("job", 5_000, (7, 8), {TWO: 3}, (CutOffsets(7, {ONE: 5}),))},
     "renew_lease": {"lease_id": "job", "duration_ms": None},
+    "lease_bytes": {"lease_id": "job"},
     "release_lease": {"lease_id": "job", "buckets": [ONE, TWO]},
     "drop_lease": {"lease_id": "job"},
     "lease": {"lease_id": "job"},
@@ -147,7 +147,8 @@ RESULTS: dict[str, Any] = {
     "create_snapshot": [SNAPSHOT],
     "list_snapshots": [SNAPSHOT],
     "acquire_lease": LEASE,
-    "renew_lease": LEASE,
+    "renew_lease": LeaseTime(7, 9),
+    "lease_bytes": 12,
     "release_lease": LEASE,
     "list_leases": [LEASE],
     "lease": LEASE,
@@ -245,3 +246,13 @@ def test_batch_that_was_not_sent_is_refused() -> None:
 
     with pytest.raises(InvalidError, match="body"):
         WRITE.decode_arguments(said, [])
+
+
+def test_lease_of_a_hundred_thousand_buckets_fits_a_frame() -> None:
+    held = [
+        Leased(7, Snapshot(3, TableBucket("shop.orders", f"day={i // 100}", i % 100), i, 5, 9, ("job",), "x" * 40), i)
+        for i in range(100_000)
+    ]
+    lease = LeaseInfo("job", "ann", 1, 2, held)
+
+    assert CALLS["lease"].decode_reply(5, CALLS["lease"].encode_reply(5, lease).frame()) == lease
