@@ -297,6 +297,16 @@ def test_columns_added_under_a_scan_do_not_show_in_it(small_pages: penstock.Conn
     assert grown.scan(filter="more = 5").to_arrow().num_rows == 100
 
 
+def test_filter_of_thousands_of_comparisons_finds_what_a_list_finds(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.many", "id BIGINT, PRIMARY KEY (id)")
+    table.upsert({"id": list(range(10_000))})
+    wanted = range(0, 10_000, 3)
+
+    chain = table.scan(filter=" OR ".join(f"id = {number}" for number in wanted), limit=None).to_arrow()
+
+    assert sorted(chain["id"].to_pylist()) == list(wanted)
+
+
 def test_filters_said_one_after_the_other_all_count(connection: penstock.Connection) -> None:
     table = connection.create_table("shop.numbers", "id INT, n INT, PRIMARY KEY (id)")
     table.upsert([{"id": id, "n": id % 3} for id in range(10)])

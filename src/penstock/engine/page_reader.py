@@ -153,19 +153,26 @@ class PageReader:
 
     def _read(self, start: int) -> Iterator[_Block]:
         plan = self._plan
-        read_from = start
+        read_from, rows_at_once = start, plan.filter.rows_at_once
         for block in self._view.scan(plan.log_offset, plan.stored, start=start):
             offsets, batch = _before(block, plan.stop)
             if not len(offsets):
                 return
-            end = int(offsets[-1]) + 1
-            shown = plan.projection.show(batch)
-            if not plan.filter.is_all:
-                mask = plan.filter.mask_stored(batch)
-                if not mask.all():
-                    offsets, shown = offsets[mask], shown.filter(pa.array(mask))
-            yield _Block(read_from, end, offsets, shown)
-            read_from = end
+            # A filter of thousands of comparisons takes longer for one block than a page may take.
+            for first in range(0, len(offsets), rows_at_once):
+                part = offsets[first : first + rows_at_once]
+                end = int(part[-1]) + 1
+                yield self._block(read_from, end, part, batch.slice(first, len(part)))
+                read_from = end
+
+    def _block(self, read_from: int, end: int, offsets: npt.NDArray[np.int64], batch: pa.RecordBatch) -> _Block:
+        plan = self._plan
+        shown = plan.projection.show(batch)
+        if not plan.filter.is_all:
+            mask = plan.filter.mask_stored(batch)
+            if not mask.all():
+                offsets, shown = offsets[mask], shown.filter(pa.array(mask))
+        return _Block(read_from, end, offsets, shown)
 
     def _joined(self, pieces: list[pa.RecordBatch], ends: list[int]) -> PageRows:
         if not pieces:

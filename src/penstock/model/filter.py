@@ -13,7 +13,7 @@ from penstock.errors import InvalidError, LimitError
 from penstock.model.filter_binding import Arrays, Binding, Truth
 from penstock.model.filter_expression import read_expression
 from penstock.model.filter_grammar import FILTER_LENGTH_MAX, parse_filter
-from penstock.model.predicate import Predicate, format_predicate
+from penstock.model.predicate import Predicate, comparisons, format_predicate
 from penstock.model.schema import Schema
 
 col: Final = pc.field
@@ -21,6 +21,9 @@ col: Final = pc.field
 
 Mask = npt.NDArray[np.bool_]
 _FORMAT: Final = b"\x01"
+ROWS_AT_ONCE_MIN: Final = 1_024
+PASSED_AT_ONCE: Final = 16_000_000
+"""Rows times comparisons."""
 
 
 class Filter:
@@ -48,6 +51,12 @@ class Filter:
     def column_ids(self) -> tuple[int, ...]:
         """Return the ids of the columns that the filter needs."""
         return tuple(self._schema.column(name).id for name in self._columns)
+
+    @property
+    def rows_at_once(self) -> int:
+        """Return how many rows to run it on at a time, so that one run takes some ten milliseconds at most."""
+        passes = 0 if self._predicate is None else comparisons(self._predicate)
+        return max(ROWS_AT_ONCE_MIN, PASSED_AT_ONCE // max(1, passes))
 
     @property
     def is_all(self) -> bool:

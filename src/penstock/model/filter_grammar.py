@@ -22,13 +22,17 @@ from penstock.model.predicate import (
     Operand,
     Predicate,
     Value,
+    comparisons,
     conjunction,
     depth,
     disjunction,
 )
-from penstock.model.tokens import Cursor, Kind
+from penstock.model.tokens import TOKENS_MAX, Cursor, Kind
 
-FILTER_LENGTH_MAX: Final = 1 << 20
+FILTER_LENGTH_MAX: Final = 512 << 10
+COMPARISONS_MAX: Final = 5_000
+"""How many comparisons a filter may have: each is a pass over the column. A list (IN) is one."""
+
 # Written out, a tree has one pair of parentheses for each level; people may write some more.
 _PARENTHESES_MAX: Final = FILTER_DEPTH_MAX + 32
 _COMPARATORS: Final = {**{comparator.value: comparator for comparator in Comparator}} | {
@@ -48,13 +52,25 @@ def parse_filter(text: str) -> Predicate:
     """
     if len(text) > FILTER_LENGTH_MAX:
         raise LimitError(f"a filter has at most {FILTER_LENGTH_MAX} characters", length=len(text))
-    reader = _Reader(Cursor(text))
+    reader = _Reader(_cursor(text))
     predicate = reader.read_or()
     if reader.cursor.token.kind is not Kind.END:
         reader.cursor.fail("expected AND, OR or the end of the filter, which has no LIKE and no functions")
     if depth(predicate) > FILTER_DEPTH_MAX:
         raise LimitError(f"a filter is nested at most {FILTER_DEPTH_MAX} deep")
+    if comparisons(predicate) > COMPARISONS_MAX:
+        raise LimitError(f"a filter has at most {COMPARISONS_MAX} comparisons; put values into a list: IN (...)")
     return predicate
+
+
+def _cursor(text: str) -> Cursor:
+    try:
+        return Cursor(text)
+    except LimitError as error:
+        raise LimitError(
+            f"a filter has at most {TOKENS_MAX} words, literals and signs; read rows by key with lookup, or scan "
+            "several times"
+        ) from error
 
 
 class _Reader:

@@ -62,4 +62,8 @@ class OwnerToken:
             raise InvalidError("owner token is damaged; pass the bytes unchanged", bytes=len(data))
         if version != _VERSION:
             raise InvalidError("owner token is of another version; use one client version", version=version)
-        return cls(table_id, number, body[_HEAD.size :].decode(), session, fence, epoch)
+        try:
+            owner = body[_HEAD.size :].decode()
+        except UnicodeDecodeError as error:
+            raise InvalidError("owner token names no owner; pass the bytes unchanged", bytes=len(data)) from error
+        return cls(table_id, number, owner, session, fence, epoch)

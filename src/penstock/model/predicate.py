@@ -129,6 +129,17 @@ def depth(predicate: Predicate) -> int:
             return 1
 
 
+def comparisons(predicate: Predicate) -> int:
+    """Return how many passes over a column it takes; a list of values is one."""
+    match predicate:
+        case And(inners) | Or(inners):
+            return sum(comparisons(inner) for inner in inners)
+        case Not(inner) | IsNull(inner):
+            return comparisons(inner)
+        case _:
+            return 1
+
+
 def format_predicate(predicate: Predicate) -> str:
     """Return a text that the filter grammar reads back as the same tree."""
     match predicate:

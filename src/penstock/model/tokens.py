@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NoReturn
 
-from penstock.errors import InvalidError
+from penstock.errors import InvalidError, LimitError
 
 
 class Kind(StrEnum):
@@ -54,11 +54,16 @@ _QUOTES: Final = {"string": (Kind.STRING, "'"), "backtick": (Kind.QUOTED, "`"), 
 _MEANING: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
+TOKENS_MAX: Final = 25_000
+"""How many words, literals and signs a text may have: reading them takes Python's time, and others wait."""
+
+
 def tokenize(text: str) -> list[Token]:
     """Split a text into tokens, the last of which is its end.
 
     Raises:
         InvalidError: a character that starts no token, or a quote that is not closed.
+        LimitError: there are too many tokens.
     """
     try:
         text.encode()
@@ -78,6 +83,8 @@ def tokenize(text: str) -> list[Token]:
         elif kind != "blank":
             tokens.append(Token(Kind(kind), match[0], position))
         position = match.end()
+        if len(tokens) > TOKENS_MAX:
+            raise LimitError("the text has too many words, literals and signs", most=TOKENS_MAX)
     tokens.append(Token(Kind.END, "", len(text)))
     return tokens
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 
-from penstock.errors import InvalidError
+from penstock.errors import InvalidError, LimitError
 from penstock.model.bucket import TableBucket
 from penstock.model.change import OFFSET_MAX
 from penstock.wire.value import read_value, write_value
@@ -51,8 +51,10 @@ def _plain(kind: type[T], expected: str) -> Field[T]:
 
 
 def _read_text(value: Any, _: Sequence[pa.RecordBatch]) -> str:
-    if type(value) is not str or len(value) > TEXT_LENGTH_MAX:
+    if type(value) is not str:
         raise _refuse("a text", value)
+    if len(value) > TEXT_LENGTH_MAX:
+        raise LimitError("a text or token in the message is too long", length=len(value), most=TEXT_LENGTH_MAX)
     return value
 
 
@@ -63,8 +65,9 @@ def _read_number(value: Any, _: Sequence[pa.RecordBatch]) -> int:
 
 
 def _read_bytes(value: Any, batches: Sequence[pa.RecordBatch]) -> bytes:
+    text = _read_text(value, batches)
     try:
-        return base64.b64decode(_read_text(value, batches), validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise _refuse("bytes in base64", value) from error
 

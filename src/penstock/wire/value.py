@@ -13,11 +13,13 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from penstock.errors import InvalidError
+from penstock.errors import InvalidError, LimitError
 from penstock.model.bucket import BucketId, TableBucket
 
 DEPTH_MAX: Final = 16
 TEXT_LENGTH_MAX: Final = 1 << 16
+PAIRS_MAX: Final = 1_000
+"""How many pairs a mapping whose keys are no texts may have: a sender can choose numbers that all hash alike."""
 
 _READERS: Final[dict[str, Callable[[Any], object]]] = {
     "$bytes": lambda text: base64.b64decode(text, validate=True),
@@ -95,6 +97,8 @@ def _write_scalar(value: object, loose: bool) -> Any:
 
 
 def _read_kind(kind: str, inner: Any, depth: int) -> object:
+    if kind == "$map" and isinstance(inner, list) and len(inner) > PAIRS_MAX:
+        raise LimitError("a mapping in the message has too many pairs", pairs=len(inner), most=PAIRS_MAX)
     try:
         if kind == "$map":
             return {read_value(key, depth=depth + 1): read_value(item, depth=depth + 1) for key, item in inner}

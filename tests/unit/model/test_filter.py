@@ -399,6 +399,10 @@ def test_filters_have_limits() -> None:
         Filter("NOT " * 100 + "b", SCHEMA)
     with pytest.raises(LimitError, match="characters"):
         Filter("i = 1 OR " * 200_000 + "b", SCHEMA)
+    with pytest.raises(LimitError, match="comparisons; put values into a list"):
+        Filter("i = 1 OR " * 5_000 + "b", SCHEMA)
+    with pytest.raises(LimitError, match="read rows by key with lookup"):
+        Filter(f"i IN ({', '.join(map(str, range(20_000)))})", SCHEMA)
     with pytest.raises(LimitError, match="nested"):
         Filter("NOT (b AND (b OR " * 30 + "b" + "))" * 30, SCHEMA)
     deepest = Filter("NOT (b AND (b OR " * 20 + "b" + "))" * 20, SCHEMA)

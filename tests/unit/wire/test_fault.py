@@ -13,6 +13,7 @@ from pyarrow import flight
 from penstock.errors import (
     InternalError,
     InvalidError,
+    LimitError,
     LockedError,
     PenstockError,
     PermissionDeniedError,
@@ -21,7 +22,7 @@ from penstock.errors import (
 )
 from penstock.model.bucket import TableBucket
 from penstock.wire.fault import EXTRA_BYTES_MAX, from_flight, read_fault, to_flight, write_fault
-from penstock.wire.value import read_value, write_value
+from penstock.wire.value import PAIRS_MAX, read_value, write_value
 
 KINDS = sorted(PenstockError.by_code.values(), key=lambda kind: kind.code)
 
@@ -116,3 +117,11 @@ def test_values_without_a_form_or_nested_too_deeply_are_refused() -> None:
         write_value(deep)
     with pytest.raises(InvalidError, match="deeply"):
         read_value(deep)
+
+
+def test_mapping_whose_keys_all_hash_alike_is_refused_before_they_are_compared() -> None:
+    alike = [[number * (2**61 - 1), 0] for number in range(PAIRS_MAX + 1)]
+
+    with pytest.raises(LimitError, match="too many pairs"):
+        read_value({"$map": alike})
+    assert len(read_value({"$map": alike[:100]})) == 100

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import InvalidError, LimitError, PenstockError, UnsupportedError
 from penstock.wire.body import BodyLimits, read_body
-from penstock.wire.frame import PROTOCOL_VERSION, FrameKind, decode_frame, encode_frame, is_reply
+from penstock.wire.frame import HEADER_VALUES_MAX, PROTOCOL_VERSION, FrameKind, decode_frame, encode_frame, is_reply
 
 BATCH = pa.record_batch({"id": [1, 2, 3], "name": ["a", None, "c"]})
 
@@ -61,6 +61,13 @@ def test_what_is_no_frame_is_refused(message: pa.Buffer) -> None:
 def test_header_that_claims_too_much_is_refused_before_it_is_read() -> None:
     with pytest.raises(LimitError, match="header is too large"):
         decode_frame(pa.py_buffer(struct.pack("<2sBBI", b"PS", PROTOCOL_VERSION, 0, 1 << 31)))
+
+
+def test_header_of_more_values_than_any_call_has_is_refused_before_it_is_read() -> None:
+    header = b'{"id":1,"call":"list_databases","args":[' + b"[]," * HEADER_VALUES_MAX + b"[]]}"
+
+    with pytest.raises(LimitError, match="too many values"):
+        decode_frame(raw(header))
 
 
 def test_mutated_frames_are_refused_or_read_but_never_break() -> None:
