@@ -289,7 +289,7 @@ def test_sql_counts_days_in_utc_wherever_it_runs(data: Path) -> None:
 def test_debug_shows_the_traceback(data: Path) -> None:
     done = run("--debug", "scan", "nope", url=str(data))
 
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "Traceback" in done.stderr
 
 

@@ -7,6 +7,7 @@ rest, and with it Arrow, is imported for the one command that runs.
 from __future__ import annotations
 
 import importlib
+import traceback
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -84,23 +85,27 @@ class CommandGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except PenstockError as error:
-            if ctx.params.get("debug"):
-                raise
+            _say_where(ctx, error)
             say_failure(error)
             raise typer.Exit(exit_code(error)) from error
         except OSError as error:
             # Whose reader has gone is ended by who runs the command line.
-            if isinstance(error, BrokenPipeError) or ctx.params.get("debug"):
+            if isinstance(error, BrokenPipeError):
                 raise
+            _say_where(ctx, error)
             say(f"penstock: {error.strerror or error}" + (f" file={error.filename}" if error.filename else ""))
             raise typer.Exit(ExitCode.FAILED) from error
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise
         except Exception as error:
-            if ctx.params.get("debug"):
-                raise
+            _say_where(ctx, error)
             say_failure(InternalError(f"{type(error).__name__}: {error}"))
             raise typer.Exit(ExitCode.FAILED) from error
+
+
+def _say_where(ctx: Any, error: BaseException) -> None:
+    if ctx.params.get("debug"):
+        say("".join(traceback.format_exception(error)).rstrip())
 
 
 def load_command(name: str) -> Any:

@@ -36,6 +36,8 @@ def say_failure(error: PenstockError) -> None:
     for note in getattr(error, "__notes__", ()):
         say(f"  {note}")
     hint = next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)
+    if isinstance(error, PermissionDeniedError) and not error.reached:
+        hint = "name who signed the server's certificate with `penstock --tls-ca FILE ...`"
     if hint is not None:
         say(f"  hint: {hint}")
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from penstock import errors
 from penstock.cli.command_group import COMMANDS, CommandGroup, load_command
 from penstock.cli.main import app
 
@@ -147,7 +148,37 @@ def test_debug_shows_where_a_failure_came_from(monkeypatch: pytest.MonkeyPatch) 
 
     done = RUNNER.invoke(app, ["--debug", "scan", "t"])
 
-    assert isinstance(done.exception, ZeroDivisionError)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Traceback")
+    assert "penstock: ZeroDivisionError: division by zero" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.InvalidError("x"), 2),
+        (errors.TableNotFoundError("x"), 3),
+        (errors.PermissionDeniedError("x"), 4),
+        (errors.UnavailableError("x"), 5),
+        (errors.ConflictError("x"), 1),
+        (PermissionError(13, "x"), 1),
+    ],
+)
+def test_debug_changes_no_exit_code(monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
+    failing(monkeypatch, error)
+
+    assert RUNNER.invoke(app, ["scan", "t"]).exit_code == code
+    assert RUNNER.invoke(app, ["--debug", "scan", "t"]).exit_code == code
+
+
+def test_certificate_that_is_not_trusted_is_no_matter_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = errors.PermissionDeniedError("the server's certificate is not trusted")
+    error.reached = False
+    failing(monkeypatch, error)
+
+    done = RUNNER.invoke(app, ["scan", "t"])
+    assert "--tls-ca FILE" in done.stderr
+    assert "token" not in done.stderr
 
 
 def test_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
