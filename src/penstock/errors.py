@@ -49,6 +49,8 @@ class PenstockError(Exception):
     code: ClassVar[str] = "penstock"
     retriable: ClassVar[bool] = False
     by_code: ClassVar[dict[str, type[PenstockError]]] = {}
+    reached: bool = True
+    """False if the call cannot have arrived at the server, so that any call may be made again."""
 
     def __init__(self, message: str, **facts: Any) -> None:
         self.message = message

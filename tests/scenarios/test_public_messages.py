@@ -175,7 +175,10 @@ def test_forked_child_is_told_how_to_be_started(conn: penstock.Connection) -> No
         ("SSL routines::wrong version number", errors.UnsupportedError, "does not speak tls; use penstock://"),
         ("certificate verify failed: self-signed", errors.PermissionDeniedError, "pass its ca by tls="),
         ("CERTIFICATE_VERIFY_FAILED: self signed", errors.PermissionDeniedError, "is not trusted; pass its ca by tls="),
-        ("Failed to connect to remote host: Connection refused", errors.UnavailableError, "no server answers; check"),
+        ("Failed to connect to remote host: Connection refused", errors.UnavailableError, "nothing listens there"),
+        ("hostname lookup error: x", errors.UnavailableError, "no server answers; check the host"),
+        ("missing selected ALPN property", errors.UnsupportedError, "is this its http port?"),
+        ("timed out before SETTINGS frame", errors.UnavailableError, "no server answers; check that it runs"),
     ],
 )
 def test_connection_that_fails_says_why(cause: str, kind: type[errors.PenstockError], said: str) -> None:
@@ -186,3 +189,11 @@ def test_connection_that_fails_says_why(cause: str, kind: type[errors.PenstockEr
     assert type(error) is kind
     assert said in error.message
     assert error.facts == {"cause": cause}
+    assert not error.reached
+
+
+def test_connection_that_breaks_in_a_call_does_not_say_that_nobody_is_there() -> None:
+    error = from_flight(flight.FlightUnavailableError("Flight returned unavailable error, with message: Socket closed"))
+
+    assert type(error) is errors.UnavailableError
+    assert (error.message, error.reached) == ("the connection broke; the call may have been done", True)

@@ -105,7 +105,8 @@ class Connection:
             AlreadyExistsError: it is there.
             InvalidError: the name is not allowed.
         """
-        self._link.node.create_database(check_text(name, "a database"), if_not_exists=if_not_exists)
+        check_text(name, "a database")
+        self._link.once(lambda node: node.create_database(name, if_not_exists=if_not_exists))
 
     def list_databases(self) -> list[str]:
         """Return the names of all databases, sorted."""
@@ -118,7 +119,8 @@ class Connection:
             DatabaseNotFoundError: it is not there.
             InvalidError: it has tables, and `cascade` does not drop them.
         """
-        self._link.node.drop_database(check_text(name, "a database"), cascade=cascade, if_exists=if_exists)
+        check_text(name, "a database")
+        self._link.once(lambda node: node.drop_database(name, cascade=cascade, if_exists=if_exists))
 
     def create_table(
         self,
@@ -153,7 +155,8 @@ class Connection:
             partitioned_by=partitioned_by,
             properties=properties,
         )
-        return Table(self._link, self._link.node.create_table(path, spec, if_not_exists=if_not_exists))
+        info = self._link.once(lambda node: node.create_table(path, spec, if_not_exists=if_not_exists))
+        return Table(self._link, info)
 
     def table(self, path: str) -> Table:
         """Return a handle to the table of that path, as it is now.
@@ -180,7 +183,7 @@ class Connection:
             DatabaseNotFoundError: there is no such database.
             TableNotFoundError: there is no such table.
         """
-        self._link.node.drop_table(path, if_exists=if_exists)
+        self._link.once(lambda node: node.drop_table(path, if_exists=if_exists))
 
     def resume_scan(self, token: bytes) -> Scan:
         """Go on with the scan whose `resume_token` this is, at the same cut.
@@ -230,7 +233,8 @@ class Connection:
         Raises:
             UnknownOrExpiredScannerError: there is no such session.
         """
-        self._link.node.kill_scanner(check_text(scanner_id, "a scanner id"))
+        check_text(scanner_id, "a scanner id")
+        self._link.once(lambda node: node.kill_scanner(scanner_id))
 
     def acquire_lease(
         self,
@@ -279,7 +283,8 @@ class Connection:
             TableNotFoundError: there is no such table.
         """
         table_id = self._link.retry.run(lambda: self._link.node.table(table)).table_id
-        return self._link.node.drop_owner(table_id, check_text(owner, "an owner"), undo=undo)
+        check_text(owner, "an owner")
+        return self._link.once(lambda node: node.drop_owner(table_id, owner, undo=undo))
 
     def close(self) -> None:
         """Close the connection; a directory is free again after that. Idempotent."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
+from typing import TypeVar
 
-from penstock.client.retry import Retry
+from penstock.client.retry import Retry, not_reached
 from penstock.client.writer_identity import WriterIdentities
 from penstock.errors import ClosedError
 from penstock.model.node import Node
+
+T = TypeVar("T")
 
 
 class Link:
@@ -37,6 +41,14 @@ class Link:
         """
         self.check_usable()
         return self._node
+
+    def once(self, call: Callable[[Node], T]) -> T:
+        """Make a call that must not be made twice: it is tried again only while the server is not reached.
+
+        Raises:
+            PenstockError: as the node answered.
+        """
+        return self.retry.run(lambda: call(self.node), when=not_reached)
 
     def check_usable(self) -> None:
         """Refuse a connection that is not to be used any more.

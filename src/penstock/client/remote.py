@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.client.call_streams import CallStreams
+from penstock.client.diagnosis import explain
 from penstock.client.remote_owners import RemoteOwners
 from penstock.client.requests import Requests
 from penstock.client.subjects import ScannerSubjects, rows_of
@@ -85,8 +86,8 @@ class RemoteNode(RemoteOwners):
         tls: Mapping[str, str | Path] | None = None,
         timeout_ms: int = 60_000,
     ) -> None:
-        location, secure = _locate(url)
-        if tls and not secure:
+        location, self._address, self._secure = _locate(url)
+        if tls and not self._secure:
             raise InvalidError("tls files go with a penstock+tls:// url", url=url)
         files = {} if tls is None else _read_files(tls)
         self.url = url
@@ -100,6 +101,8 @@ class RemoteNode(RemoteOwners):
             flight.FlightCallOptions(headers=headers),
         )
         self._requests = Requests(self._streams)
+        # gRPC has a line of its own on stderr for each handshake that fails; ours says it once.
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
     def __repr__(self) -> str:
         return f"RemoteNode({self.url})"
@@ -337,8 +340,7 @@ class RemoteNode(RemoteOwners):
         except (UnavailableError, UnsupportedError, PermissionDeniedError) as error:
             if "cause" not in error.facts:
                 raise
-            # What the connection reports says nothing of where it was to go.
-            raise type(error)(error.message, url=self.url, **error.facts) from error
+            raise explain(error, self.url, self._address, secure=self._secure) from error
         return asked.decode_reply(call_id, answer.frame, answer.batches)
 
     def _check_process(self) -> None:
@@ -351,7 +353,7 @@ def _plain_keys(call: LookupCall) -> LookupCall:
     return call if keys is call.keys else replace(call, keys=keys)
 
 
-def _locate(url: str) -> tuple[str, bool]:
+def _locate(url: str) -> tuple[str, tuple[str, int], bool]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or FLIGHT_PORT
@@ -360,7 +362,7 @@ def _locate(url: str) -> tuple[str, bool]:
     if parts.scheme not in SCHEMES or not host or parts.path not in ("", "/") or parts.query or parts.username:
         raise InvalidError("not a server's url; it is penstock://host:port or penstock+tls://host:port", url=url)
     shown = f"[{host}]" if ":" in host else host
-    return f"{SCHEMES[parts.scheme]}://{shown}:{port}", parts.scheme == "penstock+tls"
+    return f"{SCHEMES[parts.scheme]}://{shown}:{port}", (host, port), parts.scheme == "penstock+tls"
 
 
 def _header(token: str) -> bytes:

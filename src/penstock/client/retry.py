@@ -12,7 +12,10 @@ from typing import Final, TypeVar
 from penstock.errors import BucketFailedError, DiskFullError, InvalidError, PenstockError
 
 T = TypeVar("T")
-TOLD_AFTER_SECONDS: Final = 3.0
+TOLD_WITHIN_SECONDS: Final = 2.0
+ATTEMPT_SECONDS: Final = 1.0
+"""What an attempt to connect to somebody who does not answer takes."""
+
 _log = logging.getLogger(__name__)
 
 # Retriable by kind, but only after somebody has acted: waiting inside a call would hide the cause.
@@ -20,8 +23,16 @@ NEEDS_HANDS = (DiskFullError, BucketFailedError)
 
 
 def worth_retrying(error: PenstockError) -> bool:
-    """Tell whether the same call may succeed in a moment, without anybody's help."""
-    return error.retriable and not isinstance(error, NEEDS_HANDS)
+    """Tell whether the same call may succeed in a moment, without anybody's help.
+
+    A server that is not reached may be about to start, whatever was met in its place.
+    """
+    return not error.reached or (error.retriable and not isinstance(error, NEEDS_HANDS))
+
+
+def not_reached(error: PenstockError) -> bool:
+    """Tell whether a call that must not be made twice may be made again: it did not arrive."""
+    return not error.reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +60,21 @@ class Retry:
         Raises:
             PenstockError: the last error, once it is not worth retrying or the deadline would pass.
         """
-        began = self.monotonic()
-        give_up = began + self.deadline_ms / 1000
+        give_up = self.monotonic() + self.deadline_ms / 1000
+        tell_before: float | None = None
         told = False
         pause_ms = self.pause_ms_min
         while True:
             try:
                 return call()
             except PenstockError as error:
+                now = self.monotonic()
+                tell_before = tell_before or now + TOLD_WITHIN_SECONDS
                 seconds = pause_ms / 1000 * (1 - self.jitter() / 2)
-                if not when(error) or self.monotonic() + seconds > give_up:
+                if not when(error) or now + seconds > give_up:
                     raise
-                if not told and self.monotonic() - began >= TOLD_AFTER_SECONDS:
-                    # Whoever waits in front of a screen should know for what.
+                if not told and now + seconds + ATTEMPT_SECONDS > tell_before:
+                    # Whoever waits in front of a screen should know for what, before the next attempt has failed.
                     told = True
                     _log.warning("trying again for up to %d s: %s", self.deadline_ms // 1000, error)
             self.pause(seconds)

@@ -349,7 +349,8 @@ class Table(TableOwners):
         """
         function = None if agg is None else AggFunction.parse(agg)
         kept = parse_type(type, name)
-        return Table(self._link, self._link.node.add_column(self._info.table_id, name, kept, function))
+        info = self._link.once(lambda node: node.add_column(self._info.table_id, name, kept, function))
+        return Table(self._link, info)
 
     def list_partitions(self) -> list[str]:
         """Return the names of the partitions, sorted.
@@ -368,7 +369,8 @@ class Table(TableOwners):
             LimitError: there are as many partitions as the table allows.
             UnsupportedError: the table is not partitioned.
         """
-        return self._link.node.create_partition(self._info.table_id, values, if_not_exists=if_not_exists)
+        table_id = self._info.table_id
+        return self._link.once(lambda node: node.create_partition(table_id, values, if_not_exists=if_not_exists))
 
     def drop_partition(self, values: Mapping[str, object], if_exists: bool = False) -> None:
         """Drop the partition with these values, and its rows.
@@ -378,7 +380,7 @@ class Table(TableOwners):
             InvalidError: the values are not those of the partition columns.
             UnsupportedError: the table is not partitioned.
         """
-        self._link.node.drop_partition(self._info.table_id, values, if_exists=if_exists)
+        self._link.once(lambda node: node.drop_partition(self._info.table_id, values, if_exists=if_exists))
 
     def __repr__(self) -> str:
         key = f", primary key ({', '.join(self._info.primary_key)})" if self._info.keyed else ", log table"

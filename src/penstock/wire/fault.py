@@ -33,7 +33,7 @@ EXTRA_BYTES_MAX: Final = 4_096
 
 FOREIGN: Final[tuple[tuple[type[BaseException], type[PenstockError], str], ...]] = (
     (flight.FlightTimedOutError, TimedOutError, "the server did not answer in time; it may have done the work"),
-    (flight.FlightUnavailableError, UnavailableError, "no server answers; check that it runs, host, port and tls"),
+    (flight.FlightUnavailableError, UnavailableError, "the connection broke; the call may have been done"),
     (flight.FlightCancelledError, UnavailableError, "the call was cut off; it may have been done"),
     (flight.FlightUnauthenticatedError, PermissionDeniedError, "the server does not know this caller; pass token="),
     (flight.FlightUnauthorizedError, PermissionDeniedError, "the server does not allow this call"),
@@ -47,16 +47,28 @@ FOREIGN: Final[tuple[tuple[type[BaseException], type[PenstockError], str], ...]]
 )
 """What an exception of Flight means to the caller; the first that fits counts."""
 
+HANGS_UP: Final = ("socket closed", "connection reset by peer")
+"""How the cause ends if whoever was connected to went away without a word."""
+
+_UNREACHED: Final = ("failed to connect to all addresses", "errors resolving")
 _TELLING: Final[tuple[tuple[str, type[PenstockError], str], ...]] = (
     ("failed parsing http/2", UnsupportedError, "whatever answers there is no penstock server; is this its http port?"),
+    ("missing selected alpn", UnsupportedError, "whatever answers there is no penstock server; is this its http port?"),
     ("wrong version number", UnsupportedError, "the server does not speak tls; use penstock://"),
     (
         "certificate verify failed",
         PermissionDeniedError,
         "the server's certificate is not trusted; pass its ca by tls=",
     ),
+    (
+        "connection refused",
+        UnavailableError,
+        "no server answers; check that it runs, host and port: nothing listens there",
+    ),
+    ("hostname lookup", UnavailableError, "no server answers; check the host: its name is not known"),
+    ("", UnavailableError, "no server answers; check that it runs, host, port and tls"),
 )
-"""What a refused connection says that no waiting will mend."""
+"""What it means that a connection was not made; the first whose words are in the cause counts."""
 _PREAMBLE: Final = re.compile(
     r"Flight returned [a-z ]+, with message: |failed to connect to all addresses; last error: |"
     r"errors resolving |(UNKNOWN|UNAVAILABLE|INTERNAL): "
@@ -99,10 +111,17 @@ def from_flight(error: BaseException) -> PenstockError:
         except (ValueError, RecursionError, PenstockError):
             return InternalError("the server sent an error that cannot be read; upgrade the older end")
     cause = _PREAMBLE.sub("", str(error).partition("\n")[0].partition(". gRPC")[0])[:300]
-    for words, kind, message in _TELLING:
-        if words in cause.lower().replace("_", " "):
-            return kind(message, cause=cause)
+    if any(words in str(error) for words in _UNREACHED):
+        return _unreached(cause)
     for foreign, kind, message in FOREIGN:
         if isinstance(error, foreign):
             return kind(message, cause=cause)
     return InternalError("an unexpected error at the connection", cause=type(error).__name__)
+
+
+def _unreached(cause: str) -> PenstockError:
+    said = cause.lower().replace("_", " ")
+    kind, message = next((kind, message) for words, kind, message in _TELLING if words in said)
+    error = kind(message, cause=cause)
+    error.reached = False
+    return error

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import logging
+
 import pytest
 from tests.unit.client.conftest import ManualTime
 
-from penstock.client.retry import Retry
+from penstock.client.retry import Retry, not_reached
 from penstock.errors import (
     BucketFailedError,
     DiskFullError,
@@ -12,6 +14,7 @@ from penstock.errors import (
     PenstockError,
     TooManyScannersError,
     UnavailableError,
+    UnsupportedError,
 )
 
 
@@ -75,6 +78,49 @@ def test_jitter_shortens_a_pause_by_up_to_a_half(manual_time: ManualTime) -> Non
 def test_pauses_out_of_order_are_refused() -> None:
     with pytest.raises(InvalidError, match="between its bounds least=5 most=1"):
         Retry(pause_ms_min=5, pause_ms_max=1)
+
+
+def test_who_waits_is_told_what_for_within_two_seconds_of_the_first_failure(manual_time: ManualTime) -> None:
+    told: list[float] = []
+
+    class Noting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(manual_time.now)
+
+    handler = Noting()
+    log = logging.getLogger("penstock.client.retry")
+    log.addHandler(handler)
+
+    class Slow(Flaky):
+        def __call__(self) -> int:
+            manual_time.now += 1.0
+            return super().__call__()
+
+    try:
+        manual_time.retry().run(Slow(*(UnavailableError("no server answers") for _ in range(9))))
+        manual_time.now = 0.0
+        manual_time.retry().run(Flaky(*(UnavailableError("no server answers") for _ in range(20))))
+    finally:
+        log.removeHandler(handler)
+    slow, quick = told
+    assert 1.0 <= slow <= 3.0
+    assert 0.3 <= quick <= 2.0
+
+
+def test_moment_of_failure_is_not_worth_a_word(manual_time: ManualTime, caplog: pytest.LogCaptureFixture) -> None:
+    manual_time.retry().run(Flaky(*(UnavailableError("no server answers") for _ in range(5))))
+
+    assert caplog.records == []
+
+
+def test_server_that_is_not_reached_is_tried_again_by_every_call(manual_time: ManualTime) -> None:
+    unreached = UnsupportedError("the server does not speak tls")
+    unreached.reached = False
+
+    assert manual_time.retry().run(Flaky(unreached)) == 2
+    assert manual_time.retry().run(Flaky(unreached), when=not_reached) == 2
+    with pytest.raises(UnavailableError):
+        manual_time.retry().run(Flaky(UnavailableError("x")), when=not_reached)
 
 
 def test_who_waits_is_told_once_what_for(manual_time: ManualTime, caplog: pytest.LogCaptureFixture) -> None:
