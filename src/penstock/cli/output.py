@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.csv
@@ -12,6 +12,7 @@ import pyarrow.parquet
 from pyarrow import types as arrow
 
 from penstock.cli.arrow_text import json_rows, plain_text, text_bytes
+from penstock.cli.controls import ControlsShown
 from penstock.cli.options import OutputFormat
 from penstock.cli.text_table import TextTable
 from penstock.errors import InvalidError
@@ -137,7 +138,7 @@ def open_sink(output: OutputFormat | None, schema: pa.Schema) -> RowSink:
     chosen = output or (OutputFormat.TABLE if terminal else OutputFormat.NDJSON)
     if chosen in _BINARY and terminal:
         raise InvalidError(f"{chosen} is no text for a terminal; redirect it to a file")
-    stream = sys.stdout.buffer
+    stream = cast(BinaryIO, ControlsShown(sys.stdout.buffer)) if terminal else sys.stdout.buffer
     match chosen:
         case OutputFormat.TABLE:
             return TextTable(sys.stdout, schema)

@@ -10,11 +10,11 @@ import pyarrow as pa
 from rich.cells import cell_len, set_cell_size
 
 from penstock.cli.arrow_text import is_right_aligned, plain_text
+from penstock.cli.controls import shown_cell
 
 ROWS_MEASURED: Final = 1_000
 WIDTH_MIN: Final = 4
 _GAP: Final = "  "
-_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {9: "\\t", 10: "\\n", 13: "\\r"}
 
 
 class TextTable:
@@ -41,7 +41,7 @@ class TextTable:
             self._begin([[] for _ in self._schema])
 
     def _begin(self, columns: list[list[str]]) -> None:
-        names = [name.translate(_CONTROLS) for name in self._schema.names]
+        names = list(map(shown_cell, self._schema.names))
         wanted = [
             max([WIDTH_MIN, cell_len(name), *map(cell_len, cells[:ROWS_MEASURED])])
             for name, cells in zip(names, columns, strict=True)
@@ -66,7 +66,7 @@ def fit_widths(wanted: list[int], room: int) -> list[int]:
 
 def _cells(column: pa.Array) -> list[str]:
     texts: list[Any] = plain_text(column).fill_null("null").to_pylist()
-    return [text if text.isprintable() else text.translate(_CONTROLS) for text in texts]
+    return list(map(shown_cell, texts))
 
 
 def _fit(cell: str, width: int, right: bool) -> str:

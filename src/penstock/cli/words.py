@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from penstock.cli.controls import shown_text
 from penstock.errors import (
     DirectoryInUseError,
     InternalError,
@@ -26,7 +27,7 @@ _HINTS: tuple[tuple[type[PenstockError], str], ...] = (
 
 def say(text: str) -> None:
     """Write a line for people."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{shown_text(text) if sys.stderr.isatty() else text}\n")
     sys.stderr.flush()
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import pty
+import sys
+import unicodedata
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -153,3 +156,28 @@ def test_map_that_no_object_can_say_is_written_as_pairs(
     write_batches(OutputFormat.NDJSON, rows.schema, rows.to_batches())
 
     assert json.loads(stdout()) == {"m": shown}
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[31mred\x7f\x9b2J"
+
+
+@pytest.mark.parametrize("output", [OutputFormat.CSV, OutputFormat.NDJSON, OutputFormat.JSON, OutputFormat.TABLE, None])
+def test_controls_in_values_are_shown_on_a_terminal_not_sent(output: OutputFormat | None) -> None:
+    rows = pa.table({"name\x1b[1m": [HOSTILE], "lines": ["a\tb"]})
+    mine, terminal = pty.openpty()
+    with open(mine, "rb", buffering=0) as screen, pytest.MonkeyPatch.context() as patch:
+        with open(terminal, "w") as stdout:
+            patch.setattr(sys, "stdout", stdout)
+            write_batches(output, rows.schema, rows.to_batches())
+        seen = screen.read(65_536).decode()
+
+    assert not any(unicodedata.category(each) == "Cc" and each not in "\t\r\n" for each in seen)
+    assert "red" in seen
+
+
+def test_controls_in_values_reach_a_pipe_as_they_are(stdout: Written) -> None:
+    rows = pa.table({"name": [HOSTILE]})
+
+    write_batches(OutputFormat.CSV, rows.schema, rows.to_batches())
+
+    assert HOSTILE.encode() in stdout()
