@@ -71,7 +71,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 self._opened.inc()
                 self._converse(context, stream, reader, writer)
         except PenstockError as error:
-            raise to_flight(error) from None
+            raise to_flight(self._handler.private.hide(error)) from None
         except Exception:  # noqa: BLE001 - the service edge: no traceback of ours goes to a client
             _log.exception("stream failed on a bug peer=%s", context.peer())
             raise to_flight(InternalError("the server failed on a bug; its log says more")) from None
@@ -84,11 +84,11 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             pages = self._export(context.peer(), ticket.ticket, principal_of(context, certified=self._certified))
             first = next(pages)
         except PenstockError as error:
-            raise to_flight(error) from None
+            raise to_flight(self._handler.private.hide(error)) from None
         except Exception:  # noqa: BLE001 - the service edge: no traceback of ours goes to a client
             _log.exception("export failed on a bug peer=%s", context.peer())
             raise to_flight(InternalError("the server failed on a bug; its log says more")) from None
-        return flight.GeneratorStream(first.batches[0].schema, _batches(first, pages))
+        return flight.GeneratorStream(first.batches[0].schema, self._batches(first, pages))
 
     def _converse(
         self,
@@ -143,14 +143,13 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         finally:
             gate.give_place("exports")
 
-
-def _batches(first: Page, pages: Iterator[Page]) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from first.batches
-        for page in pages:
-            yield from page.batches
-    except PenstockError as error:
-        raise to_flight(error) from None
+    def _batches(self, first: Page, pages: Iterator[Page]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from first.batches
+            for page in pages:
+                yield from page.batches
+        except PenstockError as error:
+            raise to_flight(self._handler.private.hide(error)) from None
 
 
 def _next_message(reader: flight.MetadataRecordBatchReader) -> pa.Buffer | None:

@@ -20,6 +20,7 @@ from penstock.model.principal import acting_as, current
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.server.gate import Gate, Stream
+from penstock.server.private_paths import PrivatePaths
 from penstock.server.settings import ServerSettings
 from penstock.wire.body import BodyLimits
 from penstock.wire.call import Call, read_batches
@@ -46,8 +47,10 @@ class Handler:
         metrics: Metrics,
         *,
         on_page: OnPage | None = None,
+        private: PrivatePaths | None = None,
     ) -> None:
         self._node = node
+        self.private = private or PrivatePaths(None)
         self._on_page = on_page
         self._settings = settings
         self._gate = gate
@@ -190,7 +193,7 @@ class Handler:
     def refuse(self, error: PenstockError, call_id: int = -1) -> Reply:
         """Return the reply that says an error."""
         self._failed[error.code].inc()
-        return Reply(FrameKind.ERROR, {"id": call_id, "error": write_fault(error)})
+        return Reply(FrameKind.ERROR, {"id": call_id, "error": write_fault(self.private.hide(error))})
 
 
 def _scanner_of(result: object) -> str | None:

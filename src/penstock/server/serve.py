@@ -51,7 +51,14 @@ def serve(
     engine = Engine.open(directory, known)
     try:
         limits = ServerSettings(request_bytes_max=known.request_bytes_max, call_bytes_max=known.call_bytes_max)
-        return Server(engine, listen, settings=limits, metrics=engine.metrics, on_page=engine.scanners.read_ahead)
+        return Server(
+            engine,
+            listen,
+            settings=limits,
+            metrics=engine.metrics,
+            on_page=engine.scanners.read_ahead,
+            directory=directory,
+        )
     except BaseException:
         engine.close()
         raise

@@ -26,6 +26,7 @@ from penstock.server.gate import Gate
 from penstock.server.handler import Handler, OnPage
 from penstock.server.http import HttpServer
 from penstock.server.http_door import HttpDoor
+from penstock.server.private_paths import PrivatePaths
 from penstock.server.settings import ServerSettings
 from penstock.server.token_file import TokenFile, file_stamp
 
@@ -95,15 +96,21 @@ class Server:
         metrics: Metrics | None = None,
         clock: Clock | None = None,
         on_page: OnPage | None = None,
+        directory: str | Path | None = None,
     ) -> None:
-        """Serve a node; `on_page` is told of each scanner whose page is sent and that has more to give."""
+        """Serve a node; `on_page` is told of each scanner whose page is sent and that has more to give.
+
+        Errors that name files in `directory` are sent without the way to it.
+        """
         self.node = node
         self._settings = settings or ServerSettings()
         self._closing = threading.Lock()
         self._closed = False
         clock, metrics = clock or SystemClock(), metrics or Metrics()
         self.gate = Gate(self._settings, clock)
-        handler = Handler(node, self._settings, self.gate, clock, metrics, on_page=on_page)
+        handler = Handler(
+            node, self._settings, self.gate, clock, metrics, on_page=on_page, private=PrivatePaths(directory)
+        )
         self._tokens = None if listen.token_file is None else TokenFile(listen.token_file, clock)
         self._handler, self._metrics = handler, metrics
         self._tls_stamp = listen.tls_stamp()
