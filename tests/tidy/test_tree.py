@@ -130,6 +130,23 @@ def test_every_room_is_a_package(repository: Path) -> None:
     assert [str(room) for room in rooms if not (room / "__init__.py").is_file()] == []
 
 
+def test_every_setting_is_read(tree: dict[PurePosixPath, str]) -> None:
+    """A setting that nobody reads promises what nobody does."""
+    code = {path: text for path, text in tree.items() if _in_package(path)}
+    declared = [
+        (path, kind.name, part.target.id)
+        for path, text in code.items()
+        for kind in ast.walk(ast.parse(text))
+        if isinstance(kind, ast.ClassDef) and kind.name.endswith("Settings")
+        for part in kind.body
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+    ]
+    whole = "\n".join(code.values())
+
+    assert len({kind for _, kind, _ in declared}) >= 5
+    assert [f"{path}: {kind}.{name}" for path, kind, name in declared if not re.search(rf"\.{name}\b", whole)] == []
+
+
 def test_test_files_have_unique_names(repository: Path) -> None:
     names = [path.name for path in (repository / "tests").rglob("test_*.py")]
 

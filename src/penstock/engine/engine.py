@@ -55,6 +55,7 @@ from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.directory_lock import DirectoryLock
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.tasks import TaskGroup
+from penstock.tablet.settings import FsyncMode
 
 MAINTENANCE_INTERVAL_MS = 500
 REAP_INTERVAL_MS = 1_000
@@ -115,6 +116,8 @@ class Engine(LeaseCalls, OwnerCalls):
             self._tables.close()
             raise
         tasks.every("maintenance", MAINTENANCE_INTERVAL_MS, self.maintenance.run)
+        if settings.fsync is FsyncMode.INTERVAL:
+            tasks.every("sync", settings.fsync_interval_ms, self.maintenance.sync_logs)
         tasks.every("leases", LEASES_INTERVAL_MS, self.leases.run)
         tasks.every("reap", REAP_INTERVAL_MS, self.reap)
 

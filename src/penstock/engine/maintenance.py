@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.engine.catalog import Catalog
@@ -22,7 +23,6 @@ from penstock.runtime.clock import Clock
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
 from penstock.tablet.sealing import seal
-from penstock.tablet.settings import FsyncMode
 from penstock.tablet.tablet import Tablet
 
 UNSEALED_SEGMENTS_MAX = 3
@@ -61,6 +61,14 @@ class Maintenance:
             self._relieve_memory()
             for table, tablet in self._tables.tablets():
                 self._attend(table, tablet)
+
+    def sync_logs(self) -> None:
+        """Make every log durable: beside other work, which may take longer than the interval."""
+        for table, tablet in self._tables.tablets():
+            if tablet.failure is None:
+                # Closed, dropped or failed meanwhile: its state says so to whoever asks.
+                with suppress(ClosedError, NotFoundError, BucketFailedError):
+                    table.committer.run(tablet.sync_log)
 
     def relieve(self, tablet: Tablet, table: LiveTable) -> None:
         """Seal for a writer that is ahead of the background: it waits, memory stays bounded."""
@@ -109,8 +117,6 @@ class Maintenance:
         if tablet.failure is not None:
             return
         try:
-            if self._settings.fsync is FsyncMode.INTERVAL:
-                table.committer.run(tablet.sync_log)
             if tablet.state.closed:
                 self._seal(table, tablet)
             due = self._checkpoint_is_due(table, tablet)

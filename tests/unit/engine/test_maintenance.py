@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pyarrow as pa
 import pytest
 
@@ -18,6 +20,8 @@ from penstock.model.calls import BucketStats, Operation, WriteCall, WriteResult
 from penstock.model.spec import make_spec
 from penstock.model.table import TableInfo
 from penstock.runtime.tasks import TaskGroup
+from penstock.tablet.settings import FsyncMode
+from penstock.testing.fault_gate import Operation as DiskOperation
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock
 
@@ -27,7 +31,7 @@ HOUR_MS = 3_600_000
 class Node:
     """An engine in memory, whose clock and background work the test moves by hand."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: int | FsyncMode) -> None:
         self.clock = ManualClock()
         self.disk = FaultyDisk()
         self.tasks = TaskGroup(self.clock, manual=True)
@@ -63,6 +67,27 @@ def test_a_checkpoint_is_taken_after_the_interval_and_not_before() -> None:
     node.pass_time(31_000)
     assert node.bucket(info).checkpoint == 10
     assert node.engine.stats(info.table_id).background["checkpoints"] == 1
+
+
+@pytest.mark.parametrize("interval_ms", [200, 5_000])
+def test_log_is_synced_on_the_interval_that_is_set_and_not_before(interval_ms: int) -> None:
+    node = Node(fsync=FsyncMode.INTERVAL, fsync_interval_ms=interval_ms)
+    info = node.table()
+    synced: list[str] = []
+
+    def note(operation: DiskOperation) -> bool:
+        if operation.kind == "sync":
+            synced.append(operation.path)
+        return False
+
+    node.upsert(info, range(10), 1)
+    node.disk.fail_when(note, errno.EIO)
+    node.upsert(info, range(10), 2)
+    node.pass_time(interval_ms - 1)
+    assert synced == []
+    node.pass_time(1)
+    assert len(synced) == 1
+    assert "segment" in synced[0]
 
 
 def test_a_checkpoint_is_taken_after_many_changes() -> None:
