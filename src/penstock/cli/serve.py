@@ -34,8 +34,11 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="For calls; 0 takes a free one.")] = FLIGHT_PORT,
     http_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="For /metrics and /health; 0 takes a free one.")
-    ] = HTTP_PORT,
+        int | None,
+        typer.Option(
+            min=0, max=65535, help=f"For /metrics and /health; {HTTP_PORT}, or a free one where that is taken or for 0."
+        ),
+    ] = None,
     set: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting, by dotted name; may be repeated."),
@@ -75,7 +78,8 @@ def serve(
         data,
         host=host,
         port=port,
-        http_port=http_port,
+        http_port=HTTP_PORT if http_port is None else http_port,
+        any_http_port=http_port is None,
         token_file=token_file,
         tls_cert=tls_cert,
         tls_key=tls_key,

@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.data,
             host=options.host,
             port=options.port,
-            http_port=options.http_port,
+            http_port=HTTP_PORT if options.http_port is None else options.http_port,
+            any_http_port=options.http_port is None,
             token_file=options.token_file,
             tls_cert=options.tls_cert,
             tls_key=options.tls_key,
@@ -61,7 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", required=True, help="the data directory; created if absent")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=FLIGHT_PORT, help="for calls; 0 takes a free one")
-    parser.add_argument("--http-port", type=int, default=HTTP_PORT, help="for /metrics and /health; 0 takes a free one")
+    parser.add_argument(
+        "--http-port", type=int, help=f"for /metrics and /health; {HTTP_PORT}, or a free one where that is taken"
+    )
     parser.add_argument("--token-file", help="lines of name:sha256hex; callers then need a token")
     parser.add_argument("--tls-cert", help="the server's certificate, PEM")
     parser.add_argument("--tls-key", help="its key, PEM")

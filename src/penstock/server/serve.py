@@ -18,6 +18,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     http_port: int | None = 0,
+    any_http_port: bool = False,
     token_file: str | Path | None = None,
     tls_cert: str | Path | None = None,
     tls_key: str | Path | None = None,
@@ -26,6 +27,8 @@ def serve(
     settings: Settings | Mapping[str, Any] | None = None,
 ) -> Server:
     """Open a data directory and serve it; port 0 takes a free one, no HTTP port means no HTTP.
+
+    With `any_http_port` a free one will do where the HTTP port is taken.
 
     Raises:
         InvalidError: a setting or certificate does not fit, or nobody would be asked who they are.
@@ -37,6 +40,7 @@ def serve(
         host=host,
         port=port,
         http_port=http_port,
+        any_http_port=any_http_port,
         token_file=token_file,
         tls_cert=tls_cert,
         tls_key=tls_key,

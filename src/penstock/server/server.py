@@ -39,11 +39,15 @@ _log = logging.getLogger("penstock")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """Where a server listens, and whom it lets in. Port 0 takes a free one; no HTTP port means no HTTP."""
+    """Where a server listens, and whom it lets in. Port 0 takes a free one; no HTTP port means no HTTP.
+
+    With `any_http_port` a free one will do where the HTTP port is taken.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
     http_port: int | None = 0
+    any_http_port: bool = False
     token_file: str | Path | None = None
     tls_cert: str | Path | None = None
     tls_key: str | Path | None = None
@@ -222,11 +226,19 @@ class Server:
     def _listen_http(self, listen: Listen, metrics: Metrics, door: HttpDoor) -> HttpServer | None:
         if listen.http_port is None:
             return None
-        try:
-            return HttpServer(listen.host, listen.http_port, metrics, lambda: not self.gate.closed, door)
-        except OSError as error:
-            self._stop_flight()
-            raise UnavailableError("the http port is taken; choose another", port=listen.http_port) from error
+        for port in (listen.http_port, 0) if listen.any_http_port else (listen.http_port,):
+            try:
+                found = HttpServer(listen.host, port, metrics, lambda: not self.gate.closed, door)
+            except OSError as error:
+                cause = error
+                continue
+            if port != listen.http_port:
+                _log.warning(
+                    "the usual http port is taken: http has another port=%d http=%s", listen.http_port, found.url
+                )
+            return found
+        self._stop_flight()
+        raise UnavailableError("the http port is taken; choose another", port=listen.http_port) from cause
 
     def _cut_overdue(self) -> None:
         peers = self.gate.overdue()

@@ -238,6 +238,21 @@ def test_taken_port_is_refused_although_grpc_would_share_it(start: Start) -> Non
         start(port=server.port)
 
 
+def test_free_http_port_is_taken_only_where_any_will_do(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    first = start()
+    assert first.http_url is not None
+    taken = int(first.http_url.rpartition(":")[2])
+
+    with pytest.raises(UnavailableError, match="the http port is taken"):
+        start(http_port=taken)
+    with caplog.at_level(logging.WARNING, "penstock"):
+        second = start(http_port=taken, any_http_port=True)
+    assert second.http_url not in (None, first.http_url)
+    assert f"port={taken} http={second.http_url}" in caplog.text
+    with urllib.request.urlopen(f"{second.http_url}/health") as answer:
+        assert answer.status == 200
+
+
 def test_call_over_the_limit_is_refused_and_the_stream_goes_on(
     node: Any, start: Start, reach: Reach, make_write: Make
 ) -> None:
