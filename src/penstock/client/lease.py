@@ -167,7 +167,7 @@ class Lease:
             PermissionDeniedError: it is somebody else's.
         """
         self._end_renewal()
-        self._link.node.drop_lease(self.id)
+        self._link.once(lambda node: node.drop_lease(self.id))
         self._dropped = True
 
     def __enter__(self) -> Lease:
@@ -182,7 +182,7 @@ class Lease:
             raise lost
         if lost is None and not self._dropped and not self._link.closed:
             try:
-                self._link.node.drop_lease(self.id)
+                self._link.once(lambda node: node.drop_lease(self.id))
             except LeaseNotFoundError:
                 _log.warning("lease had ended before its block did lease_id=%s", self.id)
             except PenstockError as refused:

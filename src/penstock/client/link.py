@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from penstock.client.retry import Retry, not_reached
+from penstock.client.request_id import one_request
+from penstock.client.retry import Retry
 from penstock.client.writer_identity import WriterIdentities
-from penstock.errors import ClosedError
+from penstock.errors import AlreadyExistsError, ClosedError, NotFoundError, TimedOutError, UnavailableError
 from penstock.model.node import Node
 
 T = TypeVar("T")
+_MAYBE_DONE: Final = "may have been done"
 
 
 class Link:
@@ -43,12 +45,33 @@ class Link:
         return self._node
 
     def once(self, call: Callable[[Node], T]) -> T:
-        """Make a call that must not be made twice: it is tried again only while the server is not reached.
+        """Return what `call` returns, which asks the node one thing that must not be done twice.
+
+        It is tried again like any other call, as one request: a server that did it gives its first answer again.
 
         Raises:
-            PenstockError: as the node answered.
+            PenstockError: as the node answered; if an earlier try got no answer, it says that this may have done it.
         """
-        return self.retry.run(lambda: call(self.node), when=not_reached)
+        lost = False
+
+        def attempt() -> T:
+            nonlocal lost
+            try:
+                return call(self.node)
+            except UnavailableError as error:
+                lost = lost or _is_unanswered(error)
+                raise
+
+        with one_request():
+            try:
+                return self.retry.run(attempt)
+            except (AlreadyExistsError, NotFoundError, UnavailableError) as error:
+                if not lost or _MAYBE_DONE in error.message:
+                    raise
+                # The server that did it may have forgotten that, for it was started anew.
+                raise type(error)(
+                    f"{error.message}; an earlier try of this call got no answer, and {_MAYBE_DONE}", **error.facts
+                ) from error
 
     def check_usable(self) -> None:
         """Refuse a connection that is not to be used any more.
@@ -75,6 +98,11 @@ class Link:
     def close(self) -> None:
         """Close the node; idempotent."""
         self._finalizer()
+
+
+def _is_unanswered(error: UnavailableError) -> bool:
+    """Tell whether it is the connection that failed on the way, so that nobody knows what the server did."""
+    return error.reached and (isinstance(error, TimedOutError) or "cause" in error.facts)
 
 
 def _close(node: Node, pid: int) -> None:

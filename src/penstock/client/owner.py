@@ -17,6 +17,7 @@ from penstock.errors import InvalidError, PenstockError
 from penstock.model.change import OFFSET_MAX
 from penstock.model.facts import NO_ID
 from penstock.model.names import name_list
+from penstock.model.node import Node
 from penstock.model.owner import AcquireOwner, EpochStatus, OwnerGrant, UndoResult
 from penstock.model.owner_token import NO_EPOCH, OwnerToken
 from penstock.model.quantity import parse_duration_ms
@@ -125,7 +126,7 @@ class Owner:
         Raises:
             FencedError: somebody else has the owner now.
         """
-        return self._close_epoch(lambda: self._link.node.undo_owner(self._session))
+        return self._close_epoch(lambda node: node.undo_owner(self._session))
 
     def leave(self) -> UndoResult:
         """Return to writes outside epochs, each committed at once; what is not committed is undone first.
@@ -133,7 +134,7 @@ class Owner:
         Raises:
             FencedError: somebody else has the owner now.
         """
-        return self._close_epoch(lambda: self._link.node.leave_epochs(self._session))
+        return self._close_epoch(lambda node: node.leave_epochs(self._session))
 
     def token(self, epoch: int | None = None) -> bytes:
         """Return what tasks pass as `owner=` to write in the epoch that is open, anywhere.
@@ -163,8 +164,8 @@ class Owner:
         self._renewal.end()
         self._link.retry.run(lambda: self._link.node.release_owner(self._session))
 
-    def _close_epoch(self, call: Callable[[], UndoResult]) -> UndoResult:
-        result = self._link.retry.run(call)
+    def _close_epoch(self, call: Callable[[Node], UndoResult]) -> UndoResult:
+        result = self._link.once(call)
         with self._lock:
             self._token = self._token.at(fence=self._token.fence, epoch=NO_EPOCH)
         return result

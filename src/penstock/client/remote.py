@@ -18,6 +18,7 @@ from pyarrow import flight
 from penstock.client.call_streams import CallStreams
 from penstock.client.diagnosis import explain
 from penstock.client.remote_owners import RemoteOwners
+from penstock.client.request_id import current_request_id
 from penstock.client.requests import Requests
 from penstock.client.subjects import ScannerSubjects, rows_of
 from penstock.client.write_stream import WriteStream, plain_write
@@ -332,7 +333,7 @@ class RemoteNode(RemoteOwners):
     ) -> R:
         self._check_process()
         call_id = next(self._ids)
-        request = asked.draft_request(call_id, arguments)
+        request = asked.draft_request(call_id, arguments, request_id=current_request_id())
         try:
             answer = self._requests.ask(
                 call_id, request, rows=rows, timeout_ms=self._timeout_ms + wait_ms, subject=subject

@@ -30,11 +30,6 @@ def worth_retrying(error: PenstockError) -> bool:
     return not error.reached or (error.retriable and not isinstance(error, NEEDS_HANDS))
 
 
-def not_reached(error: PenstockError) -> bool:
-    """Tell whether a call that must not be made twice may be made again: it did not arrive."""
-    return not error.reached
-
-
 @dataclass(frozen=True, slots=True)
 class Retry:
     """How long to go on trying, and how long to pause in between.

@@ -78,7 +78,9 @@ class Scan(Iterable[pa.RecordBatch]):
             pin = CutPin(link, info.table_id, Cut(first.cut_id or "", {bucket: first.log_offset}))
             return cls(link, info, request, pin, [position], first=first)
         if request.as_of is not None:
-            require_every(info, request.as_of, request.buckets or link.node.buckets(info.table_id))
+            require_every(
+                info, request.as_of, request.buckets or link.retry.run(lambda: link.node.buckets(info.table_id))
+            )
         chosen = request.buckets
         as_of = request.as_of
         if as_of is not None and chosen is not None:
@@ -90,7 +92,8 @@ class Scan(Iterable[pa.RecordBatch]):
         starts: Mapping[TableBucket, int] = {}
         if request.source is ScanSource.LOG:
             # After the cut, so that none of its buckets was born too late to be among them.
-            starts = {bucket: offsets.base for bucket, offsets in link.node.offsets(info.table_id).items()}
+            kept = link.retry.run(lambda: link.node.offsets(info.table_id))
+            starts = {bucket: offsets.base for bucket, offsets in kept.items()}
         positions = [
             BucketPosition(bucket.partition, bucket.bucket, pin.offsets[bucket], starts.get(bucket, 0))
             for bucket in (chosen or sorted(pin.offsets, key=bucket_order))

@@ -150,7 +150,7 @@ class Table(TableOwners):
             DeleteDisabledError: the table allows no deletes.
             UnavailableError: not now; the same call may succeed later.
         """
-        return self._link.retry.run(lambda: self._link.node.truncate(self._info.table_id))
+        return self._link.once(lambda node: node.truncate(self._info.table_id))
 
     def writer(
         self,

@@ -19,6 +19,7 @@ from penstock.model.node import Node
 from penstock.model.principal import acting_as, current
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
+from penstock.server.answers import Answers
 from penstock.server.gate import Gate, Stream
 from penstock.server.private_paths import PrivatePaths
 from penstock.server.settings import ServerSettings
@@ -55,6 +56,7 @@ class Handler:
         self._settings = settings
         self._gate = gate
         self._clock = clock
+        self._answers = Answers(clock)
         self._limits = BodyLimits(bytes_max=2 * settings.request_bytes_max)
         self._limits_whole = BodyLimits(bytes_max=2 * settings.call_bytes_max)
         self._bytes_in = metrics.counter("penstock_wire_bytes_in")
@@ -165,14 +167,21 @@ class Handler:
         asked = arguments.get("call")
         if call is PULL:
             return self._pull(arguments["call"], gone)
-        self._gate.take_place("calls", self._settings.calls_max)
-        try:
-            result = getattr(self._node, call.name)(**arguments)
-        finally:
-            self._gate.give_place("calls")
+        request_id = frame.header.get("request")
+        if request_id is None or not call.once:
+            result = self._call_node(call, arguments)
+        else:
+            result = self._answers.once(request_id, call.name, lambda: self._call_node(call, arguments))
         if isinstance(asked, WriteCall):
             stream.rows += asked.batch.num_rows
         return result
+
+    def _call_node(self, call: Call[Any], arguments: dict[str, Any]) -> Any:
+        self._gate.take_place("calls", self._settings.calls_max)
+        try:
+            return getattr(self._node, call.name)(**arguments)
+        finally:
+            self._gate.give_place("calls")
 
     def _pull(self, asked: PullChanges, gone: Gone) -> list[ChangePage]:
         # In slices, so that neither a client that went away nor a server that stops is waited for.

@@ -57,7 +57,7 @@ def create_table(
     link = planning_link(checked)
     database = checked.table.partition(".")[0]
     link.retry.run(lambda: link.node.create_database(database, if_not_exists=True))
-    return link.node.create_table(checked.table, spec, if_not_exists=if_not_exists)
+    return link.once(lambda node: node.create_table(checked.table, spec, if_not_exists=if_not_exists))
 
 
 def _columns(data: DataFrame | StructType | Schema | pa.Schema | str) -> Schema | pa.Schema | str:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
 from pyarrow import types as arrow
 from pyspark.sql.types import StructField, StructType
 
@@ -158,8 +159,12 @@ def _grow(options: Options, link: Link, info: TableInfo, strangers: list[StructF
     for field, kind in zip(strangers, types, strict=True):
         # Another job may add it at the same time: then the data is checked against what that one added.
         with suppress(AlreadyExistsError):
-            link.node.add_column(info.table_id, field.name, kind)
+            _add_column(link, info.table_id, field.name, kind)
     return link.retry.run(lambda: link.node.table(options.table))
+
+
+def _add_column(link: Link, table_id: int, name: str, kind: pa.DataType) -> None:
+    link.once(lambda node: node.add_column(table_id, name, kind))
 
 
 def _named(info: TableInfo, wanted: tuple[str, ...]) -> tuple[str, ...]:

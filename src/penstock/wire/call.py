@@ -28,8 +28,12 @@ class Call(Generic[R]):
     name: str
     result: Field[R]
     arguments: Mapping[str, Field[Any]] = field(default_factory=dict)
+    once: bool = False
+    """Whether doing it twice is not the same as doing it once: then its requests may have ids."""
 
-    def draft_request(self, call_id: int, arguments: Mapping[str, Any], *, follows: bool = False) -> Draft:
+    def draft_request(
+        self, call_id: int, arguments: Mapping[str, Any], *, follows: bool = False, request_id: str | None = None
+    ) -> Draft:
         """Return the frame that asks; with `follows` only for the case that the call before succeeds."""
         assert arguments.keys() == self.arguments.keys()
         batches: list[pa.RecordBatch] = []
@@ -37,6 +41,8 @@ class Call(Generic[R]):
         header: dict[str, Any] = {"id": call_id, "call": self.name, "args": said}
         if follows:
             header["follows"] = True
+        if self.once and request_id is not None:
+            header["request"] = request_id
         return Draft(FrameKind.REQUEST, header, batches)
 
     def encode_request(self, call_id: int, arguments: Mapping[str, Any], *, follows: bool = False) -> pa.Buffer:

@@ -36,29 +36,38 @@ from penstock.wire.records import (
     WRITE_RESULT,
 )
 
-CREATE_DATABASE: Final = Call("create_database", NOTHING, {"name": TEXT, "if_not_exists": BOOL})
+CREATE_DATABASE: Final = Call("create_database", NOTHING, {"name": TEXT, "if_not_exists": BOOL}, once=True)
 LIST_DATABASES: Final = Call("list_databases", listed(TEXT))
-DROP_DATABASE: Final = Call("drop_database", NOTHING, {"name": TEXT, "cascade": BOOL, "if_exists": BOOL})
+DROP_DATABASE: Final = Call("drop_database", NOTHING, {"name": TEXT, "cascade": BOOL, "if_exists": BOOL}, once=True)
 
-CREATE_TABLE: Final = Call("create_table", TABLE_INFO, {"path": TEXT, "spec": TABLE_SPEC, "if_not_exists": BOOL})
+CREATE_TABLE: Final = Call(
+    "create_table", TABLE_INFO, {"path": TEXT, "spec": TABLE_SPEC, "if_not_exists": BOOL}, once=True
+)
 TABLE: Final = Call("table", TABLE_INFO, {"path": TEXT})
 TABLE_BY_ID: Final = Call("table_by_id", TABLE_INFO, {"table_id": INT})
 LIST_TABLES: Final = Call("list_tables", listed(TEXT), {"database": TEXT})
-DROP_TABLE: Final = Call("drop_table", NOTHING, {"path": TEXT, "if_exists": BOOL})
+DROP_TABLE: Final = Call("drop_table", NOTHING, {"path": TEXT, "if_exists": BOOL}, once=True)
 ADD_COLUMN: Final = Call(
-    "add_column", TABLE_INFO, {"table_id": INT, "name": TEXT, "type": TYPE, "agg": maybe(choice(AggFunction))}
+    "add_column",
+    TABLE_INFO,
+    {"table_id": INT, "name": TEXT, "type": TYPE, "agg": maybe(choice(AggFunction))},
+    once=True,
 )
 
 LIST_PARTITIONS: Final = Call("list_partitions", listed(TEXT), {"table_id": INT})
-CREATE_PARTITION: Final = Call("create_partition", TEXT, {"table_id": INT, "values": VALUE, "if_not_exists": BOOL})
-DROP_PARTITION: Final = Call("drop_partition", NOTHING, {"table_id": INT, "values": VALUE, "if_exists": BOOL})
+CREATE_PARTITION: Final = Call(
+    "create_partition", TEXT, {"table_id": INT, "values": VALUE, "if_not_exists": BOOL}, once=True
+)
+DROP_PARTITION: Final = Call(
+    "drop_partition", NOTHING, {"table_id": INT, "values": VALUE, "if_exists": BOOL}, once=True
+)
 BUCKETS: Final = Call("buckets", listed(BUCKET), {"table_id": INT})
 
 WRITE: Final = Call("write", WRITE_RESULT, {"call": WRITE_CALL})
 DELETE_WHERE: Final = Call(
     "delete_where", WRITE_RESULT, {"table_id": INT, "filter": BYTES, "writer_id": BYTES, "sequence": INT}
 )
-TRUNCATE: Final = Call("truncate", WRITE_RESULT, {"table_id": INT})
+TRUNCATE: Final = Call("truncate", WRITE_RESULT, {"table_id": INT}, once=True)
 
 OPEN_CUT: Final = Call(
     "open_cut", CUT, {"table_id": INT, "as_of": maybe(OFFSET_BY_BUCKET), "buckets": maybe(listed(BUCKET))}
@@ -71,7 +80,7 @@ NEXT_PAGE: Final = Call("next_page", PAGE, {"scanner_id": TEXT, "call_seq_id": I
 CLOSE_SCANNER: Final = Call("close_scanner", NOTHING, {"scanner_id": TEXT})
 RESUME_SCANNER: Final = Call("resume_scanner", PAGE, {"token": BYTES})
 LIST_SCANNERS: Final = Call("list_scanners", listed(SCANNER_INFO))
-KILL_SCANNER: Final = Call("kill_scanner", NOTHING, {"scanner_id": TEXT})
+KILL_SCANNER: Final = Call("kill_scanner", NOTHING, {"scanner_id": TEXT}, once=True)
 
 OFFSETS: Final = Call(
     "offsets", OFFSETS_BY_BUCKET, {"table_id": INT, "timestamp_ms": maybe(INT), "lease_id": maybe(TEXT)}
@@ -86,7 +95,7 @@ LIST_SNAPSHOTS: Final = Call("list_snapshots", SNAPSHOTS, {"table_id": INT})
 ACQUIRE: Final = Call("acquire_lease", LEASE_INFO, {"call": ACQUIRE_LEASE})
 RENEW_LEASE: Final = Call("renew_lease", LEASE_TIME, {"lease_id": TEXT, "duration_ms": maybe(INT)})
 RELEASE_LEASE: Final = Call("release_lease", LEASE_INFO, {"lease_id": TEXT, "buckets": listed(BUCKET)})
-DROP_LEASE: Final = Call("drop_lease", NOTHING, {"lease_id": TEXT})
+DROP_LEASE: Final = Call("drop_lease", NOTHING, {"lease_id": TEXT}, once=True)
 LIST_LEASES: Final = Call("list_leases", listed(LEASE_INFO))
 LEASE: Final = Call("lease", LEASE_INFO, {"lease_id": TEXT})
 LEASE_BYTES: Final = Call("lease_bytes", INT, {"lease_id": TEXT})
@@ -94,14 +103,14 @@ LEASE_BYTES: Final = Call("lease_bytes", INT, {"lease_id": TEXT})
 ACQUIRE_AN_OWNER: Final = Call("acquire_owner", OWNER_GRANT, {"call": ACQUIRE_OWNER})
 RENEW_OWNER: Final = Call("renew_owner", INT, {"owner": BYTES})
 RELEASE_OWNER: Final = Call("release_owner", NOTHING, {"owner": BYTES})
-DROP_OWNER: Final = Call("drop_owner", UNDO_RESULT, {"table_id": INT, "owner": TEXT, "undo": BOOL})
+DROP_OWNER: Final = Call("drop_owner", UNDO_RESULT, {"table_id": INT, "owner": TEXT, "undo": BOOL}, once=True)
 LIST_OWNERS: Final = Call("list_owners", listed(OWNER_INFO))
 BEGIN_EPOCH: Final = Call("begin_epoch", EPOCH_BEGUN, {"owner": BYTES, "epoch": INT})
 COMMIT_EPOCH: Final = Call(
     "commit_epoch", NOTHING, {"owner": BYTES, "epoch": INT, "attempts": maybe(ATTEMPTS), "replaces": BOOL}
 )
-UNDO_OWNER: Final = Call("undo_owner", UNDO_RESULT, {"owner": BYTES})
-LEAVE_EPOCHS: Final = Call("leave_epochs", UNDO_RESULT, {"owner": BYTES})
+UNDO_OWNER: Final = Call("undo_owner", UNDO_RESULT, {"owner": BYTES}, once=True)
+LEAVE_EPOCHS: Final = Call("leave_epochs", UNDO_RESULT, {"owner": BYTES}, once=True)
 STAGE: Final = Call("stage", WRITE_RESULT, {"call": WRITE_CALL})
 END_ATTEMPT: Final = Call("end_attempt", ATTEMPT_END, {"owner": BYTES, "attempt": BYTES, "written": INT})
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 from tests.unit.client.conftest import ManualTime
 
-from penstock.client.retry import Retry, not_reached
+from penstock.client.retry import Retry
 from penstock.errors import (
     BucketFailedError,
     DiskFullError,
@@ -118,9 +118,6 @@ def test_server_that_is_not_reached_is_tried_again_by_every_call(manual_time: Ma
     unreached.reached = False
 
     assert manual_time.retry().run(Flaky(unreached)) == 2
-    assert manual_time.retry().run(Flaky(unreached), when=not_reached) == 2
-    with pytest.raises(UnavailableError):
-        manual_time.retry().run(Flaky(UnavailableError("x")), when=not_reached)
 
 
 def test_who_waits_is_told_once_what_for(manual_time: ManualTime, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,39 @@
+"""A connection that loses answers on request: the server did what was asked, and nobody hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from penstock.client.connection import Connection
+from penstock.client.remote import RemoteNode
+from penstock.errors import UnavailableError
+from penstock.wire.call import Call
+
+R = TypeVar("R")
+
+
+class LossyNode(RemoteNode):
+    """A server's node. Answers to the calls named by `lose` are lost, each once. Not for several threads."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._losses: dict[str, Callable[[], object]] = {}
+
+    def lose(self, call: str, then: Callable[[], object] = lambda: None) -> None:
+        """Lose the answer to the next call of that name; `then` happens before the caller learns of it."""
+        self._losses[call] = then
+
+    def connection(self) -> Connection:
+        """Return a connection over this node."""
+        return Connection(self, self.url, distant=True)
+
+    def _ask(
+        self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, subject: Hashable = None, **arguments: Any
+    ) -> R:
+        then = self._losses.pop(asked.name, None)
+        answer = super()._ask(asked, rows=rows, wait_ms=wait_ms, subject=subject, **arguments)
+        if then is None:
+            return answer
+        then()
+        raise UnavailableError("the connection broke; the call may have been done", cause="the answer was lost")
