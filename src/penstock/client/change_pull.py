@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -59,6 +60,8 @@ class ChangePull:
         self._images = images
         self._lease_id = lease_id
         self._positions = dict(positions)
+        self.births: int | None = None
+        """The id from which on partitions are awaited; None: none is."""
         # Names the pin that protects the positions; one for each reader.
         self._reader_id = uuid.uuid4().hex
         self.schema = change_schema(info, columns)
@@ -73,14 +76,24 @@ class ChangePull:
         """Return the positions of buckets that have not reached their end."""
         return {bucket: (start, end) for bucket, (start, end) in self._positions.items() if end is None or start < end}
 
+    def stand(self, positions: Mapping[TableBucket, int], births: int | None) -> None:
+        """Protect these positions from now on, and what partitions from an id on have; reads nothing.
+
+        Raises:
+            PenstockError: as `hold` has it.
+        """
+        self._positions = {bucket: (at, None) for bucket, at in positions.items()}
+        self.births = births
+        self.hold()
+
     def add(self, bucket: TableBucket, start: int, end: int | None) -> None:
         """Read one more bucket."""
         assert bucket not in self._positions, "a bucket is read once"
         self._positions[bucket] = (start, end)
 
-    def keep(self, buckets: Collection[TableBucket]) -> None:
-        """Forget every other bucket."""
-        self._positions = {bucket: at for bucket, at in self._positions.items() if bucket in buckets}
+    def remove(self, bucket: TableBucket) -> None:
+        """Read a bucket no more."""
+        del self._positions[bucket]
 
     def move(self, page: ChangePage) -> None:
         """Stand after a page, which the caller has now received."""
@@ -97,17 +110,25 @@ class ChangePull:
         """
         return self._pull(self.unfinished, wait_ms)
 
-    def hold(self) -> None:
-        """Protect the positions for another while, without reading."""
+    def hold(self, *, patiently: bool = True) -> None:
+        """Protect the positions for another while, without reading; not `patiently`: in one attempt.
+
+        Raises:
+            PartitionNotFoundError: one went with its partition meanwhile.
+            PenstockError: as `pull` has it.
+        """
         still = {bucket: (start, start) for bucket, (start, _) in self.unfinished.items()}
-        self._pull(still, 0)
+        if patiently:
+            self._pull(still, 0)
+        else:
+            self._link.node.pull_changes(self._call(still, 0))
 
     def release(self) -> None:
         """Protect nothing any more; idempotent."""
         if self._link.closed:
             return
         try:
-            self._link.node.pull_changes(self._call({}, 0))
+            self._link.node.pull_changes(replace(self._call({}, 0), births=None))
         except PenstockError:
             # What cannot be released now expires by itself.
             return
@@ -124,7 +145,7 @@ class ChangePull:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _pull(self, positions: Mapping[TableBucket, tuple[int, int | None]], wait_ms: int) -> list[ChangePage]:
-        if not positions:
+        if not positions and self.births is None:
             return []
         call = self._call(positions, wait_ms)
         return self._link.retry.run(lambda: self._link.node.pull_changes(call))
@@ -140,4 +161,5 @@ class ChangePull:
             wait_ms=wait_ms,
             reader_id=self._reader_id,
             lease_id=self._lease_id,
+            births=self.births,
         )

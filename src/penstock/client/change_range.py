@@ -2,12 +2,13 @@
 
 A mapping of offsets is a cut: a bucket that it does not name did not exist then, nor did one that has
 the name of a partition dropped since. So as a start it means that the bucket is read from its first
-change on, as an end that it is not read.
+change on, as an end that it is not read. A start in a partition that was dropped since must be at its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TypeGuard
@@ -18,6 +19,7 @@ from penstock.client.stream_position import StreamPosition
 from penstock.errors import InvalidError, OffsetOutOfRangeError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import Offsets
+from penstock.model.log_state import LogState
 from penstock.model.table import TableInfo
 
 
@@ -38,15 +40,19 @@ def resolve_starts(
     link: Link,
     info: TableInfo,
     start: StartLike,
-    known: Mapping[TableBucket, Offsets],
+    state: LogState,
+    *,
+    only: Collection[TableBucket] | None = None,
     lease_id: str | None = None,
 ) -> dict[TableBucket, int]:
-    """Return the offset at which each known bucket begins.
+    """Return the offset at which each bucket begins that is there; of the start only some buckets may count.
 
     Raises:
         InvalidError: the start is not understood, or of another table.
         OffsetOutOfRangeError: an offset is no longer kept, or not yet written.
+        PartitionNotFoundError: an offset is of a partition that was dropped, and below its end, or of none.
     """
+    known, births = state.offsets, None
     if start == Start.EARLIEST:
         return {bucket: offsets.base for bucket, offsets in known.items()}
     if start == Start.LATEST:
@@ -54,7 +60,8 @@ def resolve_starts(
     if isinstance(start, datetime):
         return _starts_at(link, info, start, known, lease_id)
     if is_position(start):
-        named = decode_position(info, start).bucket_offsets(info.path)
+        position = decode_position(info, start)
+        named, births = position.bucket_offsets(info.path), position.births
     elif isinstance(start, Mapping):
         named = resolve_offsets(info, start)
     else:
@@ -62,9 +69,14 @@ def resolve_starts(
             "a start is penstock.EARLIEST, penstock.LATEST, offsets by bucket, a datetime or a stream's position",
             start=repr(start),
         )
+    if only is not None:
+        named = {bucket: at for bucket, at in named.items() if bucket in only}
+        state = replace(state, gone=tuple(gone for gone in state.gone if gone.name in {b.partition for b in only}))
     gone = [bucket for bucket in named if bucket not in known]
     if lease_id is not None and gone:
         raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=gone[0])
+    if lease_id is None:
+        state.check_read(info.path, named, births)
     starts = {bucket: max(named.get(bucket, 0), bucket.first_offset(offsets.base)) for bucket, offsets in known.items()}
     _check_readable(starts, known)
     return starts

@@ -2,15 +2,16 @@
 
 - Each bucket's changes come in offset order, each once; a position names exactly what was received.
 - A bucket that is born while the stream follows is read from its first change on. One whose partition was
-  dropped and created again was born, too: what was unread of the one before went with it.
-- The node protects what is to be read for one TTL after each pull, so a stream that is left alone
-  for longer may find its changes gone; it then says so.
+  dropped and created again was born, too, and is read after the one before.
+- The node protects what is to be read for one TTL after each pull, also of partitions that are dropped
+  meanwhile, so a stream that is left alone for longer may find its changes gone; it then says so.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,10 +24,11 @@ from penstock.client.change_pull import ChangePull, constant
 from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.stream_position import SnapshotPosition, StreamPosition
-from penstock.errors import ClosedError, InternalError, OffsetOutOfRangeError, PartitionNotFoundError
+from penstock.errors import ClosedError, InternalError
 from penstock.model.bucket import TableBucket
-from penstock.model.calls import ChangePage, Offsets
+from penstock.model.calls import ChangePage
 from penstock.model.change import ChangeType
+from penstock.model.log_state import LogState, dropped_unread
 from penstock.model.table import TableInfo
 
 WAIT_MS: Final = 250
@@ -37,24 +39,24 @@ HOLD_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPhase:
-    """The snapshot that a stream begins with, and when its cut was taken."""
+    """The snapshot that a stream begins with, and when its cut was taken.
+
+    Of one that was taken just now, `births` was the id of the next partition just before.
+    """
 
     scan: Scan
     cut_us: int
+    births: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How a stream waits: whether for changes to come, how long for each, and for which new buckets.
-
-    A `leased` one reads what its lease holds, and loses none of it to a drop.
-    """
+    """How a stream waits: whether for changes to come, how long for each, and for which new buckets."""
 
     follow: bool = False
     timeout_ms: int | None = None
     births: bool = False
     only: frozenset[TableBucket] | None = None
-    leased: bool = False
 
 
 class ChangeStream(Iterator[pa.RecordBatch]):
@@ -64,8 +66,16 @@ class ChangeStream(Iterator[pa.RecordBatch]):
     """
 
     def __init__(
-        self, link: Link, info: TableInfo, pull: ChangePull, patience: Patience, snapshot: SnapshotPhase | None = None
+        self,
+        link: Link,
+        info: TableInfo,
+        pull: ChangePull,
+        patience: Patience,
+        snapshot: SnapshotPhase | None = None,
+        *,
+        births: int | None = None,
     ) -> None:
+        """Read on from where `pull` stands, having seen all partitions of lower ids than `births` (None: unknown)."""
         self._link = link
         self._info = info
         self._pull = pull
@@ -75,7 +85,11 @@ class ChangeStream(Iterator[pa.RecordBatch]):
         self._reading = threading.Lock()
         self._closing = threading.Event()
         self._looked = self._held = time.monotonic()
+        self._births = births
+        pull.births = births if patience.births else None
         pull.hold()
+        # A stream that is forgotten must not hold anything; nor must one that is at its end.
+        weakref.finalize(self, pull.release).atexit = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -88,7 +102,7 @@ class ChangeStream(Iterator[pa.RecordBatch]):
         phase = self._snapshot
         offsets = {bucket: start for bucket, (start, _) in self._pull.positions.items()}
         snapshot = None if phase is None else SnapshotPosition(phase.scan.resume_token, phase.cut_us)
-        return StreamPosition.of(self._info.table_id, offsets, snapshot).encode()
+        return StreamPosition.of(self._info.table_id, offsets, snapshot, self._births).encode()
 
     def __iter__(self) -> ChangeStream:
         # Whoever is at it when the stream is closed sees its end; who begins later would take it for an empty one.
@@ -99,7 +113,12 @@ class ChangeStream(Iterator[pa.RecordBatch]):
     def __next__(self) -> pa.RecordBatch:
         # Threads that share a stream get each batch once.
         with self._reading:
-            return self._next()
+            try:
+                return self._next()
+            except BaseException:
+                # At its end, or in trouble: what is not going to be read on need not be kept.
+                self._pull.release()
+                raise
 
     def _next(self) -> pa.RecordBatch:
         if self._snapshot is not None and not self._closing.is_set():
@@ -175,12 +194,13 @@ class ChangeStream(Iterator[pa.RecordBatch]):
 
     def _refill(self, give_up: float | None) -> bool:
         """Pull once; tell whether there is anything, or anything to wait for."""
-        self._look_for_births()
+        self._look_for_partitions()
         unfinished = self._pull.unfinished
         if not unfinished and not self._patience.births:
             return False
         wait_ms = self._wait_ms(give_up)
         if not unfinished:
+            self._pull.hold()
             self._closing.wait(wait_ms / 1000)
         elif not self._pull_pages(wait_ms) and not self._patience.follow:
             raise InternalError("the node gave no changes below the end that it named", table=self._info.path)
@@ -194,39 +214,61 @@ class ChangeStream(Iterator[pa.RecordBatch]):
         return min(WAIT_MS, max(0, round((give_up - time.monotonic()) * 1000)))
 
     def _pull_pages(self, wait_ms: int) -> bool:
-        try:
-            pages = self._pull.pull(wait_ms)
-        except (PartitionNotFoundError, OffsetOutOfRangeError):
-            # The changes of a bucket may have gone with its partition, unless a lease holds it; the others go on.
-            if self._patience.leased or not self._forget_dropped():
-                raise
-            return True
+        pages = self._pull.pull(wait_ms)
         self._pages.extend(pages)
         return bool(pages)
 
-    def _look_for_births(self) -> None:
-        if self._patience.births and time.monotonic() - self._looked >= WAIT_MS / 1000:
-            self._looked = time.monotonic()
-            for bucket, offsets in self._known().items():
-                if bucket not in self._pull.positions:
-                    self._pull.add(bucket, bucket.first_offset(offsets.base), None)
+    def _look_for_partitions(self) -> None:
+        """Go on from partitions that were dropped, and were read, to those that were born."""
+        if not (self._patience.follow and self._info.partitioned):
+            return
+        if time.monotonic() - self._looked < WAIT_MS / 1000:
+            return
+        self._looked = time.monotonic()
+        state = self._state(since=self._pull.births or 0)
+        if any(not state.has(bucket, at) for bucket, (at, _) in self._pull.positions.items()):
+            state = self._state(since=0)
+        for bucket, (at, end) in list(self._pull.positions.items()):
+            if not state.has(bucket, at):
+                self._leave_dropped(state, bucket, at, end)
+        if self._patience.births:
+            self._begin_born(state)
+            self._births = state.births
+            # Lives of a name that wait for the one before are awaited like those that are unheard of.
+            stands = {bucket: start for bucket, (start, _) in self._pull.positions.items()}
+            waiting = [
+                gone.partition_id
+                for bucket, _, gone in state.unread(self._info.path, stands, None)
+                if gone.first_offset > bucket.first_offset(stands[bucket])
+            ]
+            self._pull.births = min([state.births, *waiting])
 
-    def _forget_dropped(self) -> bool:
-        """Read no more of buckets whose partition was dropped, also if there is one of that name again."""
-        there = set(self._link.retry.run(lambda: self._link.node.buckets(self._info.table_id)))
-        known = self._known()
-        # One that is there without offsets is not led just now; where the stream stands in it stays.
-        left = {
-            bucket
-            for bucket, (at, _) in self._pull.positions.items()
-            if bucket in there and (bucket not in known or at >= bucket.first_offset(known[bucket].base))
-        }
-        dropped = len(left) < len(self._pull.positions)
-        self._pull.keep(left)
-        return dropped
+    def _leave_dropped(self, state: LogState, bucket: TableBucket, at: int, end: int | None) -> None:
+        """Read a bucket no more that was read to the end at which its partition was dropped; go on with the next life.
 
-    def _known(self) -> dict[TableBucket, Offsets]:
-        known = self._link.retry.run(lambda: self._link.node.offsets(self._info.table_id))
-        return {
-            bucket: at for bucket, at in known.items() if self._patience.only is None or bucket in self._patience.only
-        }
+        Raises:
+            PartitionNotFoundError: it ended before the end that was asked for, or it is not known where.
+        """
+        gone = state.gone_with(bucket, at)
+        if (end is not None and at >= end) or (gone is not None and at < gone.ends[bucket.bucket]):
+            return
+        if end is not None or gone is None:
+            raise dropped_unread(bucket, at, gone)
+        self._pull.remove(bucket)
+        later = state.unread(self._info.path, {bucket: at}, None)
+        for name, start, _ in later:
+            self._pull.add(name, start, None)
+            return
+
+    def _begin_born(self, state: LogState) -> None:
+        """Begin with what was born, in the order of a name's lives: after one that is being read comes the next."""
+        only = self._patience.only
+        for bucket, start, _ in state.unread(self._info.path, {}, self._births):
+            if bucket not in self._pull.positions and (only is None or bucket in only):
+                self._pull.add(bucket, start, None)
+        for bucket, offsets in state.offsets.items():
+            if bucket not in self._pull.positions and (only is None or bucket in only):
+                self._pull.add(bucket, bucket.first_offset(offsets.base), None)
+
+    def _state(self, since: int) -> LogState:
+        return self._link.retry.run(lambda: self._link.node.log_state(self._info.table_id, since=since))

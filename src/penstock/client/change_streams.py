@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from penstock.client.buckets import BucketName, OffsetsByBucket, resolve_buckets, resolve_offsets
@@ -15,15 +15,23 @@ from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.scan_request import ScanRequest, ScanSource, project
 from penstock.client.snapshot_cut import require_whole
-from penstock.errors import InvalidError, OffsetOutOfRangeError, UnsupportedError
+from penstock.errors import (
+    InvalidError,
+    NotLeaderError,
+    OffsetOutOfRangeError,
+    PartitionNotFoundError,
+    UnsupportedError,
+)
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import Images, Offsets
 from penstock.model.change import RESERVED_NAMES
+from penstock.model.log_state import LogState
 from penstock.model.names import name_list
 from penstock.model.quantity import parse_duration_ms
 from penstock.model.table import TableInfo
 
 Timeout = str | timedelta | float | None
+TRIES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +77,10 @@ def open_snapshot_and_follow(link: Link, info: TableInfo, request: StreamRequest
         return _open(link, info, EARLIEST, request)
     buckets = None if request.buckets is None else resolve_buckets(info, request.buckets)
     columns = _columns(info, request.columns)
+    # Before the cut: a partition that is not in it was born since, also if it is dropped again at once.
+    births = _log_state(link, info, None).births if info.partitioned else None
     scan = Scan.begin(link, info, ScanRequest(ScanSource.LIVE_KV, columns=columns, buckets=buckets))
-    return _open(link, info, scan.log_offsets, request, SnapshotPhase(scan, time.time_ns() // 1000))
+    return _open(link, info, scan.log_offsets, request, SnapshotPhase(scan, time.time_ns() // 1000, births))
 
 
 def _open(
@@ -79,26 +89,65 @@ def _open(
     only: frozenset[TableBucket] | None = None
     if request.buckets is not None:
         only = frozenset(resolve_buckets(info, request.buckets))
-    lease_id = request.lease_id
-    known = link.retry.run(lambda: link.node.offsets(info.table_id, lease_id=lease_id))
-    if lease_id is not None:
-        check_leased(info, lease_id, known, request, only)
-    if only is not None:
-        known = {bucket: offsets for bucket, offsets in known.items() if bucket in only}
-    starts = resolve_starts(link, info, start, known, lease_id)
-    ends = resolve_ends(info, request.end, known, follow=request.follow)
-    pull = ChangePull(
-        link,
-        info,
-        {bucket: (starts[bucket], ends[bucket]) for bucket in known},
-        columns=_columns(info, request.columns),
-        images=_images(request.images),
-        lease_id=lease_id,
-    )
     # Only partitions bring new buckets; an end that was given is a cut, and names all that count.
-    births = request.follow and request.end is None and info.partitioned
-    patience = Patience(request.follow, _timeout_ms(request.timeout), births, only, leased=lease_id is not None)
-    return ChangeStream(link, info, pull, patience, snapshot)
+    follows_births = request.follow and request.end is None and info.partitioned
+    patience = Patience(request.follow, _timeout_ms(request.timeout), follows_births, only)
+    for attempt in range(TRIES):
+        state = _log_state(link, info, request.lease_id)
+        if request.lease_id is not None:
+            check_leased(info, request.lease_id, state.offsets, request, only)
+        known = {bucket: at for bucket, at in state.offsets.items() if only is None or bucket in only}
+        births = state.births if info.partitioned and request.lease_id is None else None
+        if snapshot is not None and snapshot.births is not None:
+            # Its cut is pinned: what it names can be read, also if it is dropped by now.
+            births, cut = snapshot.births, snapshot.scan.log_offsets
+            starts = {bucket: bucket.first_offset(at.base) for bucket, at in known.items()} | cut
+            known = {bucket: known.get(bucket) or _dropped(state, bucket, at) for bucket, at in starts.items()}
+        else:
+            starts = resolve_starts(
+                link, info, start, replace(state, offsets=known), only=only, lease_id=request.lease_id
+            )
+        ends = resolve_ends(info, request.end, known, follow=request.follow)
+        pull = ChangePull(
+            link,
+            info,
+            {bucket: (starts[bucket], ends[bucket]) for bucket in known},
+            columns=_columns(info, request.columns),
+            images=_images(request.images),
+            lease_id=request.lease_id,
+        )
+        try:
+            return ChangeStream(link, info, pull, patience, snapshot, births=births)
+        except PartitionNotFoundError:
+            # Dropped between looking and pinning: whether anything is lost by that is looked at again.
+            if attempt == TRIES - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _dropped(state: LogState, bucket: TableBucket, at: int) -> Offsets:
+    """Return where a bucket ends that was dropped after its cut was pinned."""
+    gone = state.gone_with(bucket, at)
+    return Offsets(at, at if gone is None else gone.ends[bucket.bucket])
+
+
+def _log_state(link: Link, info: TableInfo, lease_id: str | None) -> LogState:
+    """Return the logs of a table, or what a lease holds of them.
+
+    Raises:
+        NotLeaderError: nobody leads one of the buckets, and that did not change soon.
+        PenstockError: as the node answered.
+    """
+    if lease_id is not None:
+        return LogState(link.retry.run(lambda: link.node.offsets(info.table_id, lease_id=lease_id)), births=0)
+
+    def led() -> LogState:
+        state = link.node.log_state(info.table_id)
+        if state.away:
+            raise NotLeaderError("nobody leads the bucket now; try again", bucket=state.away[0])
+        return state
+
+    return link.retry.run(led)
 
 
 def check_leased(

@@ -47,6 +47,7 @@ from penstock.model.calls import (
     WriteResult,
 )
 from penstock.model.lease import AcquireLease, LeaseInfo, LeaseTime, Snapshot
+from penstock.model.log_state import LogState
 from penstock.model.ports import FLIGHT_PORT
 from penstock.model.table import TableInfo, TableSpec
 from penstock.wire import calls as wire
@@ -271,6 +272,10 @@ class RemoteNode(RemoteOwners):
             wire.OFFSETS, table_id=table_id, timestamp_ms=timestamp_ms, lease_id=lease_id
         )
         return dict(found)
+
+    def log_state(self, table_id: int, *, since: int = 0) -> LogState:
+        """Return base and end of every bucket, and of what went with dropped partitions from an id on."""
+        return self._ask(wire.LOG_STATE, table_id=table_id, since=since)
 
     def pull_changes(self, call: PullChanges) -> list[ChangePage]:
         """Return changes of the buckets that have some; empty when the wait ran out."""

@@ -17,9 +17,14 @@ from penstock.errors import InvalidError
 from penstock.model.bucket import TableBucket
 from penstock.model.change import OFFSET_MAX
 
-VERSION: Final = 1
+VERSION: Final = 2
+OLD_VERSION: Final = 1
+"""Without `births`: of a table that is not partitioned, or made before they were told."""
 POSITION_LENGTH_MAX: Final = 64 << 20
-_FIELDS: Final = {"version", "table_id", "offsets", "snapshot"}
+_FIELDS: Final = {
+    OLD_VERSION: {"version", "table_id", "offsets", "snapshot"},
+    VERSION: {"version", "table_id", "births", "offsets", "snapshot"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +37,26 @@ class SnapshotPosition:
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """The next offset of each bucket, and the snapshot that is to be read before (None: it was)."""
+    """The next offset of each bucket, and the snapshot that is to be read before (None: it was).
+
+    Partitions of lower ids than `births` that are not named were read to their end, and dropped.
+    """
 
     table_id: int
     offsets: Mapping[tuple[str | None, int], int]
     snapshot: SnapshotPosition | None = None
+    births: int | None = None
 
     @classmethod
-    def of(cls, table_id: int, offsets: Mapping[TableBucket, int], snapshot: SnapshotPosition | None) -> StreamPosition:
+    def of(
+        cls,
+        table_id: int,
+        offsets: Mapping[TableBucket, int],
+        snapshot: SnapshotPosition | None,
+        births: int | None = None,
+    ) -> StreamPosition:
         """Return the position of a stream over a table."""
-        return cls(table_id, {(b.partition, b.bucket): offset for b, offset in offsets.items()}, snapshot)
+        return cls(table_id, {(b.partition, b.bucket): offset for b, offset in offsets.items()}, snapshot, births)
 
     def bucket_offsets(self, path: str) -> dict[TableBucket, int]:
         """Return the next offset of each bucket, as users name them."""
@@ -50,9 +65,10 @@ class StreamPosition:
     def encode(self) -> str:
         """Return the position as JSON."""
         snapshot = self.snapshot
-        facts = {
-            "version": VERSION,
-            "table_id": self.table_id,
+        facts: dict[str, Any] = {"version": OLD_VERSION, "table_id": self.table_id}
+        if self.births is not None:
+            facts |= {"version": VERSION, "births": self.births}
+        facts |= {
             "offsets": [[partition, bucket, at] for (partition, bucket), at in self.offsets.items()],
             "snapshot": snapshot and {"token": base64.b64encode(snapshot.token).decode(), "cut_us": snapshot.cut_us},
         }
@@ -73,7 +89,7 @@ class StreamPosition:
             offsets[row[0], _number(row[1])] = _number(row[2])
         if len(offsets) != len(facts["offsets"]):
             _refuse("a bucket is named twice")
-        return cls(_number(facts["table_id"]), offsets, _snapshot(facts["snapshot"]))
+        return cls(_number(facts["table_id"]), offsets, _snapshot(facts["snapshot"]), _births(facts))
 
 
 def _refuse(why: str, cause: Exception | None = None) -> NoReturn:
@@ -89,9 +105,9 @@ def _facts(text: str) -> dict[str, Any]:
         _refuse("it is no json", error)
     if not isinstance(facts, dict) or "version" not in facts:
         _refuse("its fields are others")
-    if facts["version"] != VERSION:
+    if facts["version"] not in (OLD_VERSION, VERSION):
         _refuse(f"it is of version {facts['version']}, this is version {VERSION}")
-    if facts.keys() != _FIELDS or not isinstance(facts["offsets"], list):
+    if facts.keys() != _FIELDS[facts["version"]] or not isinstance(facts["offsets"], list):
         _refuse("its fields are others")
     return facts
 
@@ -100,6 +116,10 @@ def _number(value: object) -> int:
     if type(value) is not int or not 0 <= value <= OFFSET_MAX:
         _refuse("a number is missing or out of range")
     return value
+
+
+def _births(facts: Mapping[str, Any]) -> int | None:
+    return _number(facts["births"]) if "births" in facts else None
 
 
 def _snapshot(value: object) -> SnapshotPosition | None:

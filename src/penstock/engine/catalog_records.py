@@ -6,6 +6,7 @@
 `catalog/schema/<table>/<schema>`              the columns, one entry for each schema id
 `catalog/partition/<table>/<partition>`        a partition
 `catalog/dropped/<table>[/<partition>]`        dropped, directories not removed yet
+`catalog/gone/<table>/<partition>`             where a dropped partition ended, for as long as the table keeps its log
 `catalog/counter`, `catalog/counter/<table>`   the next id of a table; of a partition
 
 Ids stand in the keys in decimal; values are JSON.
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 from penstock.engine.metadata import ABSENT, Absent, Delete, Entry, MetadataStore, Put, Write
 from penstock.errors import CorruptionError, InvalidError, TableNotFoundError
+from penstock.model.log_state import GonePartition
 from penstock.model.names import TablePath
 from penstock.model.partition import PartitionInfo
 from penstock.model.schema import Schema
@@ -60,6 +62,11 @@ def dropped_key(table_id: int, partition_id: int | None = None) -> str:
     return f"{ROOT}dropped/{table_id}" + ("" if partition_id is None else f"/{partition_id}")
 
 
+def gone_key(table_id: int, partition_id: int) -> str:
+    """Return the key that says where a dropped partition ended."""
+    return f"{ROOT}gone/{table_id}/{partition_id}"
+
+
 def partition_counter_key(table_id: int) -> str:
     """Return the key of a table's next partition id."""
     return f"{TABLE_COUNTER}/{table_id}"
@@ -97,6 +104,7 @@ class CatalogRecords:
         self.partitions: dict[int, dict[str, PartitionInfo]] = {}
         self.dropped_tables: set[int] = set()
         self.dropped_partitions: dict[tuple[int, int], PartitionInfo | None] = {}
+        self.gone: dict[int, dict[int, GonePartition]] = {}
         self.next_table = 1
         self.next_partition: dict[int, int] = {}
         entries: dict[str, list[Entry]] = {}
@@ -109,6 +117,9 @@ class CatalogRecords:
         self._read_dropped(entries.get("dropped", []))
         self._read_tables(entries.get("table", []))
         self._read_partitions(entries.get("partition", []))
+        for entry, value in _decoded(entries.get("gone", [])):
+            table_id, partition_id = _ids(entry)
+            self.gone.setdefault(table_id, {})[partition_id] = GonePartition.from_json(partition_id, value)
         self._check_names(entries.get("name", []))
 
     def commit(self, writes: Sequence[Write]) -> None:

@@ -6,7 +6,7 @@ over the buckets that have changes; what one does not need goes to the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from penstock.engine.change_images import ChangeImages
@@ -20,19 +20,23 @@ from penstock.engine.table_pins import not_led
 from penstock.errors import InvalidError, OffsetOutOfRangeError
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import ChangePage, Images, Offsets, PullChanges
+from penstock.model.log_state import dropped_unread
 from penstock.runtime.clock import Clock
 from penstock.tablet.view import TabletView
 
 WAIT_MS_MAX: Final = 60_000
 
 Positions = Mapping[BucketId, tuple[int, int | None]]
+FindLeft = Callable[[LiveTable, TableBucket, int], BucketId | None]
+"""Find the bucket of a dropped partition that had an offset; None if it can be read no more."""
 
 
 class ChangeReader:
     """Reads changes for all log readers of a node. Thread-safe."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, find_left: FindLeft | None = None) -> None:
         self._clock = clock
+        self._find_left = find_left or _find_left
         self._pins = ReaderPins(settings, clock)
 
     def pull(
@@ -44,7 +48,7 @@ class ChangeReader:
 
         Raises:
             InvalidError: a bucket, column, position or size is not what it may be.
-            PartitionNotFoundError: a partition does not exist (any more).
+            PartitionNotFoundError: a partition does not exist, or was dropped with changes that were not read.
             OffsetOutOfRangeError: a position is below the base or beyond the end.
             NotLeaderError: a bucket is not led here.
             PenstockError: the table was dropped or closed meanwhile.
@@ -52,27 +56,26 @@ class ChangeReader:
         _check(call)
         schema = table.known_schema(call.schema_id)
         images = ChangeImages(schema, Projection(schema, call.columns), before=call.images is Images.FULL)
-        positions = {
-            table.bucket_id(bucket) if held is None else held[bucket]: position
-            for bucket, position in call.positions.items()
-        }
+        positions: dict[BucketId, tuple[int, int | None]] = {}
+        for name, position in call.positions.items():
+            bucket = self._find(table, name, position[0]) if held is None else held[name]
+            if bucket is not None:
+                positions[bucket] = position
         if call.reader_id is not None:
             starts = {bucket: start for bucket, (start, _) in positions.items()}
             try:
-                self._pins.stand(table, call.reader_id, starts)
+                self._pins.stand(table, call.reader_id, starts, call.births)
             except OffsetOutOfRangeError as error:
                 raise _below_base(error.facts["bucket"], error.facts["offset"], error.facts["base"]) from error
-        left = held is not None
-        view = self._wait(table, positions, call.wait_ms, left=left)
-        ready = sorted(
-            (available, bucket) for bucket, available in _available(table, view, positions, left=left).items()
-        )
+        finished = all(start == end for start, end in call.positions.values())
+        view = self._wait(table, positions, 0 if finished else call.wait_ms)
+        ready = sorted((available, bucket) for bucket, available in _available(table, view, positions).items())
         pages, room = [], call.max_bytes
         for place, (available, bucket) in enumerate(ready):
             share = room // (len(ready) - place)
             start = positions[bucket][0]
             page = read_page(
-                _view(table, view, bucket, left=left),
+                _view(table, view, bucket),
                 table.name(bucket),
                 images,
                 start=start,
@@ -100,15 +103,37 @@ class ChangeReader:
         """Let go of what readers stood at that have not pulled for a TTL; return how many."""
         return self._pins.reap()
 
-    def _wait(self, table: LiveTable, positions: Positions, wait_ms: int, *, left: bool) -> TableView:
+    def awaits(self, table_id: int, partition_id: int) -> bool:
+        """Tell whether a reader follows a table who has not heard of a partition yet."""
+        return self._pins.awaits(table_id, partition_id)
+
+    def _find(self, table: LiveTable, name: TableBucket, start: int) -> BucketId | None:
+        """Return the bucket that has an offset, also of a dropped partition; None if that ended there.
+
+        Raises:
+            InvalidError: the table has no such bucket.
+            PartitionNotFoundError: the partition went with changes from the offset on, or never was.
+        """
+        found = table.find_id(name)
+        if found is not None and start >= table.first_offset(found):
+            return found
+        left = self._find_left(table, name, start)
+        if left is not None:
+            view = table.view_of(left)
+            return None if view is not None and start >= view.visible else left
+        gone = table.gone_with(name, start)
+        if gone is None or start < gone.ends[name.bucket]:
+            raise dropped_unread(name, start, gone)
+        return None
+
+    def _wait(self, table: LiveTable, positions: Positions, wait_ms: int) -> TableView:
         """Return a view in which a bucket has changes, or the present one when the wait ran out."""
         committer = table.committer
         deadline_ms = self._clock.monotonic_ms() + min(wait_ms, WAIT_MS_MAX)
-        finished = all(start == end for start, end in positions.values())
         while True:
             view = committer.view
             left_ms = deadline_ms - self._clock.monotonic_ms()
-            if finished or left_ms <= 0 or _available(table, view, positions, left=left):
+            if left_ms <= 0 or _available(table, view, positions):
                 return view
             with committer.published:
                 if committer.view is not view:
@@ -125,6 +150,11 @@ def _nothing() -> None:
     return None
 
 
+def _find_left(table: LiveTable, name: TableBucket, offset: int) -> BucketId | None:
+    found = table.left.find(name, offset)
+    return None if found is None else found.bucket
+
+
 def _check(call: PullChanges) -> None:
     if not 0 < call.max_bytes <= PAGE_BYTES_MAX:
         raise InvalidError("max_bytes is a number of bytes", max_bytes=call.max_bytes, max=PAGE_BYTES_MAX)
@@ -137,7 +167,7 @@ def _check(call: PullChanges) -> None:
             )
 
 
-def _available(table: LiveTable, view: TableView, positions: Positions, *, left: bool) -> dict[BucketId, int]:
+def _available(table: LiveTable, view: TableView, positions: Positions) -> dict[BucketId, int]:
     """Return how many changes each bucket has, where it has some.
 
     Raises:
@@ -146,7 +176,7 @@ def _available(table: LiveTable, view: TableView, positions: Positions, *, left:
     """
     found = {}
     for bucket, (start, end) in positions.items():
-        tablet_view = _view(table, view, bucket, left=left)
+        tablet_view = _view(table, view, bucket)
         if start < tablet_view.base:
             raise _below_base(table.name(bucket), start, tablet_view.base)
         if start > tablet_view.visible:
@@ -162,11 +192,9 @@ def _available(table: LiveTable, view: TableView, positions: Positions, *, left:
     return found
 
 
-def _view(table: LiveTable, view: TableView, bucket: BucketId, *, left: bool) -> TabletView:
-    found = view.get(bucket)
-    if found is None and left:
-        # One that left with its partition shows to who holds it what it showed then.
-        found = table.view_of(bucket)
+def _view(table: LiveTable, view: TableView, bucket: BucketId) -> TabletView:
+    # One that left with its partition shows to who reads it what it showed then.
+    found = view.get(bucket) or table.view_of(bucket)
     if found is None:
         raise not_led(bucket)
     return found

@@ -21,7 +21,7 @@ from penstock.engine.holds import Holds
 from penstock.engine.lease_book import LeaseBook
 from penstock.engine.lease_calls import LeaseCalls
 from penstock.engine.lease_desk import LeaseDesk
-from penstock.engine.live_table import LiveTable, merge_rule
+from penstock.engine.live_table import merge_rule
 from penstock.engine.lookups import lookup, prefix_lookup
 from penstock.engine.maintenance import Maintenance
 from penstock.engine.metadata import MetadataStore
@@ -37,7 +37,7 @@ from penstock.engine.terms import Terms
 from penstock.engine.unknown_files import settle_unknown
 from penstock.errors import PartitionNotFoundError
 from penstock.model.aggregate import AggFunction
-from penstock.model.bucket import BucketId, TableBucket
+from penstock.model.bucket import TableBucket
 from penstock.model.calls import (
     Cut,
     LookupCall,
@@ -95,7 +95,8 @@ class Engine(LeaseCalls, OwnerCalls):
         self._cuts = Cuts(settings, clock)
         self._named_cuts = NamedCuts(metadata, clock)
         self.scanners = Scanners(self._tables.get, settings, clock, self.metrics, self._cuts)
-        self._changes = ChangeReader(settings, clock)
+        self._changes = ChangeReader(settings, clock, self._tables.left_bucket)
+        self._tables.is_awaited = self._changes.awaits
         self.maintenance = Maintenance(self._tables, self._catalog, settings, clock, flush_index=storage.index.flush)
         self.leases = LeaseDesk(
             loaded,
@@ -200,17 +201,12 @@ class Engine(LeaseCalls, OwnerCalls):
 
     def create_partition(self, table_id: int, values: Mapping[str, object], *, if_not_exists: bool = False) -> str:
         """Create a partition; return its name."""
-        partition = self._catalog.partitions.create(table_id, values, if_not_exists=if_not_exists)
-        self._table(table_id).add_partition(partition)
-        return partition.name
+        return self._table(table_id).create_partition(values, if_not_exists=if_not_exists).name
 
     def drop_partition(self, table_id: int, values: Mapping[str, object], *, if_exists: bool = False) -> None:
         """Drop a partition with its rows."""
-        partition = self._catalog.partitions.drop(table_id, values, if_exists=if_exists)
-        if partition is not None:
-            gone = self._bucket_ids(self._table(table_id), partition.name)
-            self._tables.remove_partition(table_id, partition.partition_id)
-            self._close_scanners(gone)
+        self._check_open()
+        self._tables.drop_partition(table_id, values, if_exists=if_exists)
 
     def buckets(self, table_id: int) -> list[TableBucket]:
         """Return every bucket of the table, of every partition, sorted."""
@@ -358,19 +354,11 @@ class Engine(LeaseCalls, OwnerCalls):
 
     def _drop(self, info: TableInfo) -> None:
         table = next((table for table in self._tables.all() if table.info.table_id == info.table_id), None)
-        gone = self._bucket_ids(table, None) if table is not None else []
+        gone = [] if table is None else [table.bucket_id(bucket) for bucket in table.buckets()]
         self._tables.drop(info)
         self.owners.forget(info.table_id)
-        self._close_scanners(gone)
-
-    @staticmethod
-    def _bucket_ids(table: LiveTable, partition: str | None) -> list[BucketId]:
-        buckets = [bucket for bucket in table.buckets() if partition is None or bucket.partition == partition]
-        return [table.bucket_id(bucket) for bucket in buckets]
-
-    def _close_scanners(self, buckets: list[BucketId]) -> None:
-        """End the sessions of buckets that are gone; one that was opened meanwhile finds its bucket gone."""
-        for bucket in buckets:
+        # A session that was opened meanwhile finds its bucket gone.
+        for bucket in gone:
             self.scanners.close_bucket(bucket)
 
 

@@ -19,7 +19,7 @@ class Grace:
     """Buckets whose base waits for readers from before. Thread-safe."""
 
     def __init__(self, ttl_ms: int, clock: Clock) -> None:
-        self._ttl_ms = ttl_ms
+        self.ttl_ms = ttl_ms
         self._clock = clock
         self._lock = threading.Lock()
         self._held: list[tuple[int, Tablet]] = []
@@ -30,7 +30,7 @@ class Grace:
             return
         tablet.pins.pin(PIN, tablet.pins.base)
         with self._lock:
-            self._held.append((self._clock.monotonic_ms() + self._ttl_ms, tablet))
+            self._held.append((self._clock.monotonic_ms() + self.ttl_ms, tablet))
 
     def reap(self) -> int:
         """Let go of buckets whose time has passed; return how many."""

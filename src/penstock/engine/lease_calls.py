@@ -16,6 +16,7 @@ from penstock.errors import ClosedError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import ChangePage, Offsets, PullChanges
 from penstock.model.lease import AcquireLease, LeaseInfo, LeaseTime, Snapshot
+from penstock.model.log_state import LogState
 
 
 class LeaseCalls:
@@ -78,6 +79,11 @@ class LeaseCalls:
         if lease_id is not None:
             return self.leases.offsets(lease_id, table_id, timestamp_ms)
         return self._changes.offsets(self._table(table_id), timestamp_ms)
+
+    def log_state(self, table_id: int, *, since: int = 0) -> LogState:
+        """Return base and end of every bucket, and of what went with dropped partitions from an id on."""
+        self._check_open()
+        return self._tables.log_state(table_id, since)
 
     def pull_changes(self, call: PullChanges) -> list[ChangePage]:
         """Return changes of the buckets that have some; empty when the wait ran out."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from penstock.errors import BucketFailedError
-from penstock.model.bucket import BucketId, TableBucket
+from penstock.model.bucket import BucketId, TableBucket, life_start
 from penstock.tablet.tablet import Tablet
 
 
@@ -36,6 +36,12 @@ class LeftBuckets:
         """Return how users named the bucket, None if it is not here."""
         found = self._tablets.get(bucket)
         return None if found is None else found[1]
+
+    def find(self, name: TableBucket, offset: int) -> Tablet | None:
+        """Return the bucket of that name whose log had an offset, None if it is not here."""
+        with self._lock:
+            held = [tablet for tablet, known in self._tablets.values() if known == name]
+        return next((t for t in held if life_start(t.view.visible) == life_start(offset)), None)
 
     def tablets(self) -> list[Tablet]:
         """Return all of them."""

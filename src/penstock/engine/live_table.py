@@ -7,7 +7,7 @@ view is the committer's: one vector of buckets, replaced as a whole.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.engine.catalog import Catalog
@@ -28,6 +28,7 @@ from penstock.errors import (
 )
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import WriteCall, WriteResult
+from penstock.model.log_state import GonePartition, gone_with
 from penstock.model.merge_engine import MergeEngine
 from penstock.model.partition import PartitionInfo
 from penstock.model.schema import Schema
@@ -121,12 +122,34 @@ class LiveTable:
             PartitionNotFoundError: the partition does not exist (any more).
             InvalidError: the table has no such bucket.
         """
-        found = self._ids.get(TableBucket(self.info.path, bucket.partition, bucket.bucket))
-        if found is not None and bucket.table == self.info.path:
-            return found
-        if self.info.partitioned and bucket.partition is not None and 0 <= bucket.bucket < self.info.buckets:
+        found = self.find_id(bucket)
+        if found is None:
             raise PartitionNotFoundError("no such partition", table=self.info.path, partition=bucket.partition)
-        raise InvalidError("the table has no such bucket", table=self.info.path, bucket=bucket)
+        return found
+
+    def find_id(self, bucket: TableBucket) -> BucketId | None:
+        """Return the id of a bucket; None if its partition does not exist (any more).
+
+        Raises:
+            InvalidError: the table has no such bucket.
+        """
+        found = self._ids.get(bucket)
+        if found is None and (
+            bucket.table != self.info.path
+            or (bucket.partition is None) == self.info.partitioned
+            or not 0 <= bucket.bucket < self.info.buckets
+        ):
+            raise InvalidError("the table has no such bucket", table=self.info.path, bucket=bucket)
+        return found
+
+    def first_offset(self, bucket: BucketId) -> int:
+        """Return where the log of a bucket began."""
+        partition = self._partitions.get(bucket.partition_id)
+        return 0 if partition is None else partition.first_offset
+
+    def gone_with(self, bucket: TableBucket, offset: int) -> GonePartition | None:
+        """Return the dropped partition whose bucket had this offset, None if nothing is known of it."""
+        return gone_with(self._catalog.partitions.gone(self.info.table_id), bucket, offset)
 
     def write(self, call: WriteCall) -> WriteResult:
         """Apply a write; return when it is durable and visible.
@@ -190,29 +213,58 @@ class LiveTable:
             self.info, self.schema = info, schema
             self._router = WriteRouter(info, schema, self._ensure_partitions)
 
-    def add_partition(self, partition: PartitionInfo) -> None:
-        """Open the buckets of a partition that was created."""
-        self._take_up([partition])
+    def create_partition(self, values: Mapping[str, object], *, if_not_exists: bool = False) -> PartitionInfo:
+        """Create a partition and open its buckets.
 
-    def drop_partition(self, partition_id: int) -> None:
-        """Let a partition's buckets leave: those who read them already can go on, until they are removed."""
+        Raises:
+            PenstockError: as `Partitions.create` has it.
+        """
         with self._lock:
-            gone = [bucket for bucket in self._names if bucket.partition_id == partition_id]
-            tablets = {self._names[tablet.bucket]: tablet for tablet in self.committer.remove_tablets(gone)}
-            self.left.add(tablets)
-            for bucket in gone:
-                name = self._names.pop(bucket)
-                # The name may stand for the next partition already, or that one may be gone, too.
-                if self._ids.get(name) == bucket:
-                    del self._ids[name]
-            self._partitions.pop(partition_id, None)
+            partition = self._catalog.partitions.create(self.info.table_id, values, if_not_exists=if_not_exists)
+            self._take_up([partition])
+            return partition
+
+    def drop_partition(
+        self, values: Mapping[str, object] | PartitionInfo, *, if_exists: bool = False
+    ) -> PartitionInfo | None:
+        """Drop a partition and return it: its buckets leave, those who read them can go on until they are removed.
+
+        Raises:
+            PenstockError: as `Partitions.present` has it.
+        """
+        with self._lock:
+            partition = self._catalog.partitions.present(self.info.table_id, values, if_exists=if_exists)
+            if partition is not None:
+                ids = self._ids_of(partition)
+                self.committer.run(lambda: self._leave(partition, ids))
+                for bucket in ids:
+                    del self._ids[self._names.pop(bucket)]
+                del self._partitions[partition.partition_id]
+            return partition
+
+    def _leave(self, partition: PartitionInfo, ids: list[BucketId]) -> None:
+        """Fix where a partition ends: a write is before that, or comes too late. Committer only."""
+        tablets = {bucket: self.committer.tablets.get(bucket) for bucket in ids}
+        # One that nobody leads just now is opened to see where it ends.
+        closed = self._opened([bucket for bucket, tablet in tablets.items() if tablet is None], partition)
+        leaving = [tablet or closed[bucket] for bucket, tablet in tablets.items()]
+        self._catalog.partitions.drop(partition, [tablet.view.visible for tablet in leaving])
+        self.left.add({self._names[tablet.bucket]: tablet for tablet in leaving})
+        self.committer.remove_tablets(ids)
+
+    def births_and_view(self) -> tuple[int, TableView]:
+        """Return the id that the next partition gets, and a view that has every one born before and not dropped."""
+        with self._lock:
+            return self._catalog.partitions.births(self.info.table_id), self.view
 
     def open_left(self, partition: PartitionInfo) -> None:
         """Open the buckets of a partition that was dropped before, for those who hold it."""
         with self._lock:
-            ids = [BucketId(self.info.table_id, partition.partition_id, bucket) for bucket in range(self.info.buckets)]
-            opened = self._opened(ids, partition)
+            opened = self._opened(self._ids_of(partition), partition)
             self.left.add({TableBucket(self.info.path, partition.name, b.bucket): t for b, t in opened.items()})
+
+    def _ids_of(self, partition: PartitionInfo) -> list[BucketId]:
+        return [BucketId(self.info.table_id, partition.partition_id, bucket) for bucket in range(self.info.buckets)]
 
     def partitions(self) -> list[PartitionInfo]:
         """Return the partitions that are open."""

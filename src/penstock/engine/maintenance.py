@@ -179,16 +179,19 @@ class Maintenance:
     def _expire_partitions(self) -> None:
         now = self._clock.wall_ms()
         for table in self._tables.all():
-            retention_ms = table.info.options.partition_retention_ms
-            if retention_ms is None:
+            table_id, options = table.info.table_id, table.info.options
+            if options.log_retention_ms is not None:
+                self._catalog.partitions.forget_gone(table_id, now - options.log_retention_ms)
+            if options.partition_retention_ms is None:
                 continue
             for partition in table.partitions():
-                if partition.created_ms + retention_ms <= now:
-                    table_id = table.info.table_id
-                    if self._catalog.partitions.drop(table_id, partition) is None:
-                        continue
-                    self._tables.remove_partition(table_id, partition.partition_id, readers=True)
-                    self._of(table_id).counts["partitions_expired"] += 1
+                if partition.created_ms + options.partition_retention_ms > now:
+                    continue
+                try:
+                    dropped = self._tables.drop_partition(table_id, partition)
+                except (ClosedError, NotFoundError):
+                    break  # the table was closed or dropped meanwhile
+                self._of(table_id).counts["partitions_expired"] += 0 if dropped is None else 1
 
     def _of(self, table_id: int) -> _Done:
         return self._done.setdefault(table_id, _Done())

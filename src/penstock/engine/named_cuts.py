@@ -18,7 +18,7 @@ from typing import Final
 from penstock.engine.live_table import LiveTable
 from penstock.engine.metadata import Delete, MetadataStore, Put
 from penstock.engine.table_pins import pin, unpin
-from penstock.errors import InvalidError, OffsetOutOfRangeError
+from penstock.errors import InvalidError, OffsetOutOfRangeError, PartitionNotFoundError
 from penstock.model.bucket import BucketId
 from penstock.model.calls import Cut
 from penstock.runtime.clock import Clock
@@ -58,6 +58,7 @@ class NamedCuts:
         Raises:
             InvalidError: name or time are not what they may be.
             OffsetOutOfRangeError: the cut was fixed, but can no longer be read.
+            PartitionNotFoundError: the cut was fixed, but a partition of it is gone.
             NotLeaderError: a bucket is not led here.
         """
         if not name or not name.isprintable() or len(name) > NAME_LENGTH_MAX:
@@ -72,11 +73,11 @@ class NamedCuts:
                 self._cuts[key] = cut
             else:
                 # A bucket that was given up and taken up again has lost its pins.
-                pin(table, cut.pin_name, _there(table, cut.offsets))
+                pin(table, cut.pin_name, cut.offsets)
             cut.used_ms = self._clock.monotonic_ms()
             if cut.used_ms - cut.written_ms > cut.ttl_ms // 4:
                 self._write(cut)
-        return Cut(key, {table.name(bucket): offset for bucket, offset in _there(table, cut.offsets).items()})
+        return Cut(key, {table.name(bucket): offset for bucket, offset in cut.offsets.items()})
 
     def reap(self) -> int:
         """Let go of the cuts that nobody used for their time; return how many."""
@@ -110,7 +111,14 @@ class NamedCuts:
         table_id = table.info.table_id
         named = {BucketId(table_id, partition, bucket): offset for partition, bucket, offset in facts["offsets"]}
         cut = self._made(key, table, named, ttl_ms)
-        pin(table, cut.pin_name, _there(table, named))
+        for bucket in named:
+            if table.find_name(bucket) is None:
+                raise PartitionNotFoundError(
+                    "the cut was fixed, but a partition of it was dropped since; start the job again",
+                    table=table.info.path,
+                    partition_id=bucket.partition_id,
+                )
+        pin(table, cut.pin_name, named)
         return cut
 
     def _made(self, key: str, table: LiveTable, offsets: Mapping[BucketId, int], ttl_ms: int) -> _NamedCut:
@@ -132,8 +140,3 @@ class NamedCuts:
 
     def _expired(self, cut: _NamedCut) -> bool:
         return self._clock.monotonic_ms() - cut.used_ms > cut.ttl_ms
-
-
-def _there(table: LiveTable, offsets: Mapping[BucketId, int]) -> dict[BucketId, int]:
-    """Return the offsets of the buckets that are still there: a dropped partition is gone for every reader."""
-    return {bucket: offset for bucket, offset in offsets.items() if table.tablet(bucket) is not None}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 
 from penstock.engine.catalog import Catalog
 from penstock.engine.grace import Grace
@@ -13,7 +15,10 @@ from penstock.engine.storage import Storage
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
 from penstock.errors import ClosedError, PartitionNotFoundError
-from penstock.model.bucket import BucketId
+from penstock.model.bucket import BucketId, TableBucket
+from penstock.model.calls import Offsets
+from penstock.model.log_state import GonePartition, LogState, gone_with
+from penstock.model.partition import PartitionInfo
 from penstock.model.table import TableInfo
 from penstock.runtime.clock import Clock
 from penstock.tablet.merge_rule import MergeRule
@@ -21,6 +26,7 @@ from penstock.tablet.tablet import Tablet
 from penstock.tablet.tablet_schema import TabletSchema
 
 READER_PINS = ("cut-", "scanner-")
+STREAM_PIN = "reader-"
 
 
 class OpenTables:
@@ -47,6 +53,11 @@ class OpenTables:
         self._closed = False
         self.on_open: Callable[[LiveTable], None] = lambda table: None
         """Called with a table that was just opened, before anybody else sees it."""
+        self.is_awaited: Callable[[int, int], bool] = lambda table_id, partition_id: False
+        """Tells whether somebody follows a table who cannot have heard of a partition yet."""
+        # Their readers may come back: to them the restart of a node is a pause.
+        self._waiting = set(catalog.partitions.dropped())
+        self._waiting_until_ms = clock.monotonic_ms() + grace.ttl_ms
 
     def get(self, table_id: int) -> LiveTable:
         """Return the table, opened if it was not.
@@ -108,6 +119,46 @@ class OpenTables:
         with self._lock:
             return self._tables.get(table_id) or self._dropping.get(table_id)
 
+    def left_bucket(self, table: LiveTable, name: TableBucket, offset: int) -> BucketId | None:
+        """Return the bucket of a dropped partition that had this offset, opened; None if its files are gone."""
+        found = table.left.find(name, offset)
+        if found is None:
+            gone = gone_with(self._catalog.partitions.gone(table.info.table_id), name, offset)
+            if gone is not None and self._has_files(table, gone):
+                found = table.left.find(name, offset)
+        return None if found is None else found.bucket
+
+    def log_state(self, table_id: int, since: int = 0) -> LogState:
+        """Return the logs of a table, and where those ended that went with partitions from an id on.
+
+        Raises:
+            TableNotFoundError: it was dropped.
+            ClosedError: the node is closed.
+        """
+        table = self.get(table_id)
+        births, view = table.births_and_view()
+        names = {bucket: table.find_name(bucket) for bucket in view}
+        offsets = {name: Offsets(view[b].base, view[b].visible) for b, name in names.items() if name is not None}
+        away = tuple(bucket for bucket in table.buckets() if bucket not in offsets)
+        gone = self._catalog.partitions.gone(table_id, since)
+        readable = tuple(replace(p, bases=self._bases(table, p)) if self._has_files(table, p) else p for p in gone)
+        return LogState(offsets, births, readable, away)
+
+    def _has_files(self, table: LiveTable, gone: GonePartition) -> bool:
+        """Tell whether a dropped partition can still be read; it is open then."""
+        key = (table.info.table_id, gone.partition_id)
+        bucket = BucketId(*key, 0)
+        if table.left.tablet(bucket) is None and key in self._catalog.partitions.dropped():
+            with suppress(PartitionNotFoundError):
+                self._open_left(table, bucket)
+        return table.left.tablet(bucket) is not None
+
+    @staticmethod
+    def _bases(table: LiveTable, gone: GonePartition) -> tuple[int, ...] | None:
+        ids = [BucketId(table.info.table_id, gone.partition_id, number) for number in range(len(gone.ends))]
+        tablets = [table.left.tablet(bucket) for bucket in ids]
+        return None if None in tablets else tuple(tablet.view.base for tablet in tablets if tablet is not None)
+
     def all(self) -> list[LiveTable]:
         """Return the tables that are open now."""
         with self._lock:
@@ -138,22 +189,29 @@ class OpenTables:
             dropped = set(self._catalog.dropped())
             for table_id, partition_id in self._catalog.partitions.dropped():
                 if table_id not in dropped:
-                    self.remove_partition(table_id, partition_id, readers=True)
+                    self._remove_partition(table_id, partition_id)
 
-    def remove_partition(self, table_id: int, partition_id: int, *, readers: bool = False) -> None:
-        """Let go of a dropped partition and remove its files, now or when nobody holds it any more.
+    def drop_partition(
+        self, table_id: int, values: Mapping[str, object] | PartitionInfo, *, if_exists: bool = False
+    ) -> PartitionInfo | None:
+        """Drop a partition and return it; its files go now, or when nobody holds or reads it any more.
 
-        With `readers` those count who are in the middle of reading it, too.
+        Raises:
+            PenstockError: as `LiveTable.drop_partition` has it.
         """
+        partition = self.get(table_id).drop_partition(values, if_exists=if_exists)
+        if partition is not None:
+            # Nobody new can hold or read it.
+            self._remove_partition(table_id, partition.partition_id)
+        return partition
+
+    def _remove_partition(self, table_id: int, partition_id: int) -> None:
         with self._removing:
+            if self._holds.has(table_id, partition_id) or self._is_waiting(table_id, partition_id):
+                return
             table = self._tables.get(table_id)
             if table is not None:
-                # From here on nobody new can hold or read it.
-                table.drop_partition(partition_id)
-            if self._holds.has(table_id, partition_id):
-                return
-            if table is not None:
-                if readers and self._is_read(table, partition_id):
+                if self._is_read(table, partition_id):
                     return
                 table.left.remove(partition_id)
             buckets = self._catalog.table_by_id(table_id, dropped=True).buckets
@@ -196,8 +254,19 @@ class OpenTables:
 
     def _is_read(self, table: LiveTable, partition_id: int) -> bool:
         ids = [BucketId(table.info.table_id, partition_id, bucket) for bucket in range(table.info.buckets)]
-        tablets = [tablet for tablet in map(table.tablet, ids) if tablet is not None]
-        return any(name.startswith(READER_PINS) for tablet in tablets for name in tablet.pins.snapshot())
+        tablets = [tablet for tablet in map(table.left.tablet, ids) if tablet is not None]
+        if any(_reads(tablet, name, at) for tablet in tablets for name, at in tablet.pins.snapshot().items()):
+            return True
+        written = any(tablet.view.visible > tablet.bucket.first_offset(tablet.view.visible) for tablet in tablets)
+        return written and self.is_awaited(table.info.table_id, partition_id)
+
+    def _is_waiting(self, table_id: int, partition_id: int) -> bool:
+        """Tell whether a partition was dropped before the node was started, for readers who may come back."""
+        if self._clock.monotonic_ms() >= self._waiting_until_ms:
+            self._waiting.clear()
+        return (table_id, partition_id) in self._waiting and any(
+            gone.partition_id == partition_id for gone in self._catalog.partitions.gone(table_id, partition_id)
+        )
 
     def _partition_ids_on_disk(self, table_id: int) -> list[int]:
         return [int(name) for name in self._storage.disk.list(f"tables/{table_id}") if name.isdigit()]
@@ -205,3 +274,8 @@ class OpenTables:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the node is closed")
+
+
+def _reads(tablet: Tablet, pin: str, at: int) -> bool:
+    """Tell whether a pin is that of somebody who has something left to read."""
+    return pin.startswith(READER_PINS) or (pin.startswith(STREAM_PIN) and at < tablet.view.visible)

@@ -8,6 +8,7 @@ from penstock.engine.catalog_records import (
     CatalogRecords,
     dropped_key,
     encode,
+    gone_key,
     partition_counter_key,
     partition_key,
     table_key,
@@ -16,6 +17,7 @@ from penstock.engine.metadata import ABSENT, WRITES_MAX, Check, Delete, Put, Wri
 from penstock.errors import AlreadyExistsError, LimitError, PartitionNotFoundError, UnsupportedError
 from penstock.model.bucket import LIFE_OFFSETS
 from penstock.model.change import OFFSET_MAX
+from penstock.model.log_state import GonePartition
 from penstock.model.partition import PartitionInfo, parse_partition_name, partition_columns, partition_name
 from penstock.model.table import TableInfo
 from penstock.runtime.clock import Clock
@@ -98,13 +100,13 @@ class Partitions:
             self._records.table(table_id, dropped=dropped)
             return sorted(self._records.partitions[table_id].values(), key=lambda partition: partition.name)
 
-    def drop(
+    def present(
         self, table_id: int, values: Mapping[str, object] | PartitionInfo, *, if_exists: bool = False
     ) -> PartitionInfo | None:
-        """Drop the partition with these values, or that very one, and return it.
+        """Return the partition with these values, or that very one.
 
-        Its record stays until `forget`; without one, and with `if_exists`, there is nothing to return. Nor is
-        there if the one given is gone already, for the name may stand for a younger one.
+        Without one, and with `if_exists`, there is nothing to return. Nor is there if the one given is gone
+        already, for the name may stand for a younger one.
 
         Raises:
             TableNotFoundError: the table was dropped.
@@ -124,13 +126,51 @@ class Partitions:
                 name = self.name(table_id, values)
                 if if_exists and name not in known:
                     return None
-            partition = self.get(table_id, name)
-            key = partition_key(table_id, partition.partition_id)
-            word = dropped_key(table_id, partition.partition_id)
-            records.commit([Check(key, records.versions[key]), Put(word, b"", ABSENT)])
-            del known[name]
-            records.dropped_partitions[table_id, partition.partition_id] = partition
-            return partition
+            return self.get(table_id, name)
+
+    def drop(self, partition: PartitionInfo, ends: Sequence[int]) -> None:
+        """Drop a partition that is there, whose buckets end so; its record stays until `forget`.
+
+        Where it ended stays known beyond that: who stood in it is told by it whether anything was left to read.
+        """
+        records, table_id, partition_id = self._records, partition.table_id, partition.partition_id
+        with records.lock:
+            assert records.partitions[table_id][partition.name] == partition, "it is there"
+            gone = GonePartition(
+                partition_id, partition.name, partition.first_offset, tuple(ends), self._clock.wall_ms()
+            )
+            key, word = partition_key(table_id, partition_id), dropped_key(table_id, partition_id)
+            said = Put(gone_key(table_id, partition_id), encode(gone.to_json()), ABSENT)
+            records.commit([Check(key, records.versions[key]), Put(word, b"", ABSENT), said])
+            del records.partitions[table_id][partition.name]
+            records.dropped_partitions[table_id, partition_id] = partition
+            records.gone.setdefault(table_id, {})[partition_id] = gone
+
+    def births(self, table_id: int) -> int:
+        """Return the id that the next partition of a table gets."""
+        with self._records.lock:
+            return self._records.next_partition.get(table_id, 1)
+
+    def gone(self, table_id: int, since: int = 0) -> tuple[GonePartition, ...]:
+        """Return the dropped partitions of which it is known where they ended, from an id on, in their order."""
+        with self._records.lock:
+            known = self._records.gone.get(table_id, {})
+            return tuple(known[partition_id] for partition_id in sorted(known) if partition_id >= since)
+
+    def forget_gone(self, table_id: int, dropped_before_ms: int) -> None:
+        """Forget where partitions ended that were dropped so long ago, except those that somebody still reads."""
+        records = self._records
+        with records.lock:
+            known = records.gone.get(table_id, {})
+            old = [
+                partition_id
+                for partition_id, gone in known.items()
+                if gone.dropped_ms < dropped_before_ms and (table_id, partition_id) not in records.dropped_partitions
+            ][:WRITES_MAX]
+            if old:
+                records.commit([Delete(gone_key(table_id, partition_id)) for partition_id in old])
+                for partition_id in old:
+                    del known[partition_id]
 
     def dropped(self) -> list[tuple[int, int]]:
         """Return (table id, partition id) of dropped partitions whose directories may still be there."""
@@ -168,9 +208,11 @@ class Partitions:
             live = [partition.partition_id for partition in records.partitions[table_id].values()]
             keys = [partition_key(table_id, partition_id) for partition_id in (*live, *gone)]
             keys += [dropped_key(table_id, partition_id) for partition_id in gone]
+            keys += [gone_key(table_id, partition_id) for partition_id in records.gone.get(table_id, {})]
             for start in range(0, len(keys), WRITES_MAX):
                 records.commit([Delete(key) for key in keys[start : start + WRITES_MAX]])
             records.partitions[table_id].clear()
+            records.gone.pop(table_id, None)
             for partition_id in gone:
                 del records.dropped_partitions[table_id, partition_id]
 

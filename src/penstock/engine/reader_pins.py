@@ -22,6 +22,7 @@ class _Reader:
     table: LiveTable
     buckets: frozenset[BucketId]
     used_ms: int
+    births: int | None
 
 
 class ReaderPins:
@@ -33,8 +34,12 @@ class ReaderPins:
         self._lock = threading.Lock()
         self._readers: dict[tuple[int, str], _Reader] = {}
 
-    def stand(self, table: LiveTable, reader_id: str, offsets: Mapping[BucketId, int]) -> None:
+    def stand(
+        self, table: LiveTable, reader_id: str, offsets: Mapping[BucketId, int], births: int | None = None
+    ) -> None:
         """Pin where a reader stands, and no other bucket.
+
+        One who follows also awaits the partitions from the id `births` on. Who stands nowhere and awaits none is gone.
 
         Raises:
             OffsetOutOfRangeError: a position is below the base; names the bucket.
@@ -50,7 +55,18 @@ class ReaderPins:
             pin(table, name, offsets)
             if known is not None:
                 unpin(known.table, name, known.buckets - offsets.keys())
-            self._readers[key] = _Reader(table, frozenset(offsets), self._clock.monotonic_ms())
+            if offsets or births is not None:
+                self._readers[key] = _Reader(table, frozenset(offsets), self._clock.monotonic_ms(), births)
+            else:
+                self._readers.pop(key, None)
+
+    def awaits(self, table_id: int, partition_id: int) -> bool:
+        """Tell whether a reader follows a table who has not heard of a partition yet."""
+        with self._lock:
+            return any(
+                of == table_id and reader.births is not None and reader.births <= partition_id
+                for (of, _), reader in self._readers.items()
+            )
 
     def reap(self) -> int:
         """Unpin for readers that have not pulled for a TTL; return how many."""

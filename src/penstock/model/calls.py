@@ -173,7 +173,8 @@ class PullChanges:
     """Ask for changes of several buckets, from the positions given, waiting up to `wait_ms` for the first.
 
     `positions` maps each bucket to (start, end or None), half-open. `reader_id` names the pin that
-    protects the positions for one TTL; under `lease_id` the lease protects them.
+    protects the positions for one TTL, and with `births` also what partitions from that id on have, should
+    they be dropped before the reader hears of them; under `lease_id` the lease protects the positions.
     """
 
     table_id: int
@@ -185,6 +186,7 @@ class PullChanges:
     wait_ms: int = 0
     reader_id: str | None = None
     lease_id: str | None = None
+    births: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

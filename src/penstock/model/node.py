@@ -28,6 +28,7 @@ from penstock.model.calls import (
     WriteResult,
 )
 from penstock.model.lease import AcquireLease, LeaseInfo, LeaseTime, Snapshot
+from penstock.model.log_state import LogState
 from penstock.model.owner_node import OwnerNode
 from penstock.model.table import TableInfo, TableSpec
 
@@ -152,6 +153,9 @@ class Node(OwnerNode, Protocol):
 
         With a lease, of every bucket that it holds, also of a dropped table, up to the offset that it holds.
         """
+
+    def log_state(self, table_id: int, *, since: int = 0) -> LogState:
+        """Return base and end of every bucket, and of what went with dropped partitions from an id on."""
 
     def pull_changes(self, call: PullChanges) -> list[ChangePage]:
         """Return changes of the buckets that have some; empty when the wait ran out."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -15,8 +15,9 @@ from penstock.client.link import Link
 from penstock.client.page_ahead import PageAhead
 from penstock.errors import InternalError, InvalidError
 from penstock.model.bucket import TableBucket
-from penstock.model.calls import Images
+from penstock.model.calls import Images, Offsets
 from penstock.model.filter import Filter
+from penstock.model.log_state import LogState, dropped_unread
 from penstock.spark.links import link_for, planning_link
 from penstock.spark.options import Options
 from penstock.spark.read_cut import as_of_offsets, execution_cut
@@ -52,10 +53,26 @@ class ChangeReader(DataSourceReader):
         request, end = self._request, self._request.options.get("end")
         link = link_for(request.options)
         ends = execution_cut(link, request.info, self._plan_id) if end is None else as_of_offsets(request.info, end)
-        known = link.retry.run(lambda: link.node.offsets(request.info.table_id))
-        mine = {bucket: known[bucket] for bucket in partition.buckets(ends) if bucket in known}
-        for bucket, start in resolve_starts(link, request.info, self._start, mine).items():
+        mine = {bucket: ends[bucket] for bucket in partition.buckets(ends)}
+        state = readable_at(link.retry.run(lambda: link.node.log_state(request.info.table_id)), mine)
+        for bucket, start in resolve_starts(link, request.info, self._start, state, only=mine).items():
             yield from read_changes(link, request, bucket, start=start, end=ends[bucket], images=self._images)
+
+
+def readable_at(state: LogState, cut: Mapping[TableBucket, int]) -> LogState:
+    """Return the logs of a cut's buckets, also of those dropped since that can still be read.
+
+    Raises:
+        PartitionNotFoundError: one went with its partition.
+    """
+    bases = {bucket: state.base(bucket, x) for bucket, x in cut.items()}
+    for bucket, base in bases.items():
+        if base is None and cut[bucket] > bucket.first_offset(cut[bucket]):
+            raise dropped_unread(bucket, bucket.first_offset(cut[bucket]), state.gone_with(bucket, cut[bucket]))
+    there = {bucket: Offsets(base, cut[bucket]) for bucket, base in bases.items() if base is not None}
+    firsts = {(bucket.partition, bucket.first_offset(x)) for bucket, x in cut.items()}
+    gone = tuple(partition for partition in state.gone if (partition.name, partition.first_offset) not in firsts)
+    return LogState(there, state.births, gone)
 
 
 def read_changes(

@@ -17,7 +17,9 @@ from penstock.errors import ConflictError, InvalidError
 from penstock.model.bucket import TableBucket
 from penstock.model.table import TableInfo
 
-VERSION: Final = 1
+VERSION: Final = 2
+OLD_VERSION: Final = 1
+"""Without `births`: of a table that is not partitioned, or made before they were told."""
 Positions = Mapping[TableBucket, int]
 
 
@@ -31,7 +33,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """Where a stream stands. `cut` and `cut_us` belong to the snapshot, `began` to the first offset only."""
+    """Where a stream stands. `cut` and `cut_us` belong to the snapshot, `began` to the first offset only.
+
+    Partitions of lower ids than `births` that are not named were read to their end, and dropped.
+    """
 
     phase: Phase
     next: Positions
@@ -39,6 +44,7 @@ class StreamOffset:
     cut_us: int = 0
     began: Positions | None = None
     lease: str | None = None
+    births: int | None = None
 
     @property
     def snapshot_done(self) -> bool:
@@ -48,7 +54,7 @@ class StreamOffset:
     def to_json(self, info: TableInfo) -> dict[str, Any]:
         """Return the offset as Spark keeps it."""
         facts: dict[str, Any] = {
-            "version": VERSION,
+            "version": OLD_VERSION if self.births is None else VERSION,
             "table": info.path,
             "table_id": info.table_id,
             "bucket_count": info.buckets,
@@ -62,6 +68,8 @@ class StreamOffset:
             facts["began"] = _named(self.began)
         if self.lease is not None:
             facts["lease"] = self.lease
+        if self.births is not None:
+            facts["births"] = self.births
         return facts
 
     @classmethod
@@ -73,7 +81,7 @@ class StreamOffset:
             InvalidError: it is no offset of this kind of stream.
         """
         try:
-            if facts["version"] != VERSION:
+            if facts["version"] not in (OLD_VERSION, VERSION):
                 raise InvalidError("the checkpoint is of another version; upgrade", version=facts["version"])
             if (facts["table_id"], facts["bucket_count"]) != (info.table_id, info.buckets):
                 same = facts["table"] == info.path
@@ -92,6 +100,7 @@ class StreamOffset:
                 int(facts.get("cut_us", 0)),
                 _buckets(facts["began"], info) if "began" in facts else None,
                 facts.get("lease"),
+                int(facts["births"]) if "births" in facts else None,
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise InvalidError(

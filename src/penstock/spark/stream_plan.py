@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.client.change_range import EARLIEST, resolve_starts
 from penstock.client.cut_pin import CutPin
 from penstock.client.retry import worth_retrying
-from penstock.errors import OffsetOutOfRangeError, PenstockError, UnknownOrExpiredScannerError
+from penstock.errors import (
+    OffsetOutOfRangeError,
+    PartitionNotFoundError,
+    PenstockError,
+    UnknownOrExpiredScannerError,
+)
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import Offsets, OpenScan
+from penstock.model.log_state import LogState, dropped_unread
 from penstock.spark.change_reader import parse_start
 from penstock.spark.links import link_for
 from penstock.spark.read_request import ReadRequest
+from penstock.spark.stream_hold import StreamHold
 from penstock.spark.stream_lease import StreamLease
 from penstock.spark.stream_limit import share_out
 from penstock.spark.stream_offset import Phase, Positions, StreamOffset
 
 _log = logging.getLogger("penstock.spark")
 SNAPSHOT = "snapshot"
+TRIES = 5
 
 
 class StreamPlan:
@@ -33,10 +40,15 @@ class StreamPlan:
         self._link = link_for(request.options)
         self._fails_on_loss = fails_on_loss
         self._lease = StreamLease(self._link, self._info.table_id, request.options.duration_ms("retain"))
+        self._hold = StreamHold(self._link, self._info)
 
     def ends(self) -> dict[TableBucket, int]:
         """Return the end of every bucket."""
-        return {bucket: known.end for bucket, known in self._known().items()}
+        return {bucket: known.end for bucket, known in self._state().offsets.items()}
+
+    def close(self) -> None:
+        """Hold nothing any more; idempotent."""
+        self._hold.release()
 
     def reach(self, stands: StreamOffset, rows: int | None, target: Positions | None) -> StreamOffset:
         """Return where the next micro-batch ends; the same offset if there is nothing to read.
@@ -45,18 +57,20 @@ class StreamPlan:
 
         Raises:
             OffsetOutOfRangeError: changes that the stream needs are gone, and it is told to fail then.
+            PartitionNotFoundError: they went with their partition.
         """
         if stands.phase is Phase.INITIAL:
             return self._first(rows, target)
         if stands.phase is Phase.SNAPSHOT and not stands.snapshot_done:
             return self._through_snapshot(stands, rows)
-        reached = self._through_log(stands.next, rows, target)
+        # A snapshot that was read says of the partitions what it said when it began.
+        reached, births = self._through_log(stands.next, stands.births, rows, target)
         if reached == stands.next:
             return stands
         lease = stands.lease if self._lease.keeps_log else None
         if lease is None and self._lease.keeps_log:
-            lease = self._lease.take(stands.next)
-        return StreamOffset(Phase.LOG, reached, lease=lease)
+            lease = self._lease.take({bucket: at for bucket, at in stands.next.items() if bucket in reached})
+        return StreamOffset(Phase.LOG, reached, lease=lease, births=births)
 
     def let_go(self, stands: StreamOffset) -> None:
         """Let the lease stand where the query stands, or end."""
@@ -75,17 +89,22 @@ class StreamPlan:
         if word.strip().lower() == SNAPSHOT and self._info.keyed:
             # Under AvailableNow the cut is the one that was fixed when the run began.
             buckets = None if target is None else tuple(target)
+            # Before the cut: a partition that is not in it was born since, also if it is dropped again at once.
+            births = self._state().births if self._info.partitioned else None
             pin = CutPin.take(self._link, self._info.table_id, as_of=target, buckets=buckets)
             cut = dict(pin.offsets)
             lease = self._lease.take(cut)
+            self._hold.stand(cut, births)
             pin.release()
             firsts = {bucket: bucket.first_offset(x) for bucket, x in cut.items()}
-            begun = StreamOffset(Phase.SNAPSHOT, firsts, cut, time.time_ns() // 1000, lease=lease)
+            begun = StreamOffset(Phase.SNAPSHOT, firsts, cut, time.time_ns() // 1000, lease=lease, births=births)
             return self._through_snapshot(begun, rows)
         start = EARLIEST if word.strip().lower() == SNAPSHOT else parse_start(word)
-        began = resolve_starts(self._link, self._info, start, self._known())
+        state = self._state()
+        began = resolve_starts(self._link, self._info, start, state)
         lease_id = self._lease.take(began) if self._lease.keeps_log else None
-        return StreamOffset(Phase.LOG, self._through_log(began, rows, target), began=began, lease=lease_id)
+        reached, births = self._through_log(began, state.births if self._info.partitioned else None, rows, target)
+        return StreamOffset(Phase.LOG, reached, began=began, lease=lease_id, births=births)
 
     def _through_snapshot(self, stands: StreamOffset, rows: int | None) -> StreamOffset:
         assert stands.cut is not None, "a snapshot has a cut"
@@ -123,37 +142,74 @@ class StreamPlan:
             count += page.rows
         return x if count < rows else page.next_offset
 
-    def _through_log(self, stands: Positions, rows: int | None, target: Positions | None) -> dict[TableBucket, int]:
-        known = self._known()
-        kept = self._not_led(stands, known)
-        starts = {bucket: self._start(bucket, stands.get(bucket), offsets) for bucket, offsets in known.items()}
-        ends = {bucket: offsets.end for bucket, offsets in known.items()}
+    def _through_log(
+        self, stands: Positions, births: int | None, rows: int | None, target: Positions | None
+    ) -> tuple[dict[TableBucket, int], int | None]:
+        """Return where the next micro-batch ends, and the id of the next partition then."""
+        state, ranges = self._held_ranges(stands, births)
         if target is not None:
-            ends = {bucket: min(end, target.get(bucket, 0)) for bucket, end in ends.items()}
-        available = {bucket: ends[bucket] - at for bucket, at in starts.items() if at < ends[bucket]}
-        shares = share_out(available, rows)
-        reached = {bucket: at + shares.get(bucket, 0) for bucket, at in starts.items()}
-        # A bucket is named once it has a change: an empty new one is no reason for a micro-batch.
+            ranges = {bucket: (at, min(end, target.get(bucket, 0))) for bucket, (at, end) in ranges.items()}
+        shares = share_out({bucket: end - at for bucket, (at, end) in ranges.items() if at < end}, rows)
+        reached = {bucket: at + shares.get(bucket, 0) for bucket, (at, _) in ranges.items()}
+        # Where nobody leads the bucket just now, the query stays until somebody does.
+        kept = {bucket: at for bucket, at in stands.items() if bucket in state.away}
+        # An empty new bucket is no reason for a micro-batch; with the others it is named, for `births` counts it.
         named = {bucket: at for bucket, at in reached.items() if at > bucket.first_offset(at) or bucket in stands}
-        return kept | named
+        if kept | named == stands:
+            return dict(stands), births
+        return kept | reached, state.births if self._info.partitioned else None
 
-    def _not_led(self, stands: Positions, known: Mapping[TableBucket, Offsets]) -> dict[TableBucket, int]:
-        """Return where the stream stands in buckets that nobody leads just now; it stays there until somebody does."""
-        silent = [bucket for bucket in stands if bucket not in known]
-        if not silent:
-            return {}
-        there = set(self._link.retry.run(lambda: self._link.node.buckets(self._info.table_id)))
-        gone = [bucket for bucket in silent if bucket not in there]
-        if gone:
-            _log.warning("partitions were dropped, and what was unread with them buckets=%s", gone)
-        return {bucket: stands[bucket] for bucket in silent if bucket in there}
+    def _held_ranges(
+        self, stands: Positions, births: int | None
+    ) -> tuple[LogState, dict[TableBucket, tuple[int, int]]]:
+        """Return what can be read of each bucket, which is held from now on."""
+        for attempt in range(TRIES):
+            state = self._state()
+            ranges = self._ranges(state, stands, births)
+            unread = {bucket: at for bucket, (at, _) in ranges.items()}
+            try:
+                self._hold.stand(unread, births)
+                return state, ranges
+            except (PartitionNotFoundError, OffsetOutOfRangeError):
+                # It went between looking and holding: whether anything is lost by that is looked at again.
+                if attempt == TRIES - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
-    def _start(self, bucket: TableBucket, stands: int | None, known: Offsets) -> int:
-        """Return where to go on in a bucket: where the stream stands, or with its first change if it was born since."""
-        first = bucket.first_offset(known.base)
-        if stands is not None and stands < first:
-            _log.warning("a partition was dropped, and what was unread with it, and created again bucket=%s", bucket)
-        return self._readable(bucket, max(stands or 0, first), known)
+    def _ranges(self, state: LogState, stands: Positions, births: int | None) -> dict[TableBucket, tuple[int, int]]:
+        """Return from where to where each bucket can be read: of a name's lives the first that was not read."""
+        named = dict(stands)
+        for bucket, at in stands.items():
+            if not state.has(bucket, at) and state.gone_with(bucket, at) is None:
+                self._lose(dropped_unread(bucket, at, None))
+                del named[bucket]
+        ranges: dict[TableBucket, tuple[int, int]] = {}
+        for bucket, at, gone in state.unread(self._info.path, named, births):
+            if bucket in ranges:
+                continue
+            base = gone.bases[bucket.bucket] if gone.bases is not None else None
+            if base is None or at < base:
+                self._lose(dropped_unread(bucket, at, gone))
+            if base is not None:
+                ranges[bucket] = (max(at, base), gone.ends[bucket.bucket])
+        for bucket, known in state.offsets.items():
+            if bucket not in ranges:
+                first = bucket.first_offset(known.base)
+                ranges[bucket] = (self._readable(bucket, max(named.get(bucket, 0), first), known), known.end)
+        return ranges
+
+    def _lose(self, loss: PartitionNotFoundError) -> None:
+        """Fail for what went with its partition, or say so and go on, as the query was told.
+
+        Raises:
+            PartitionNotFoundError: the query fails on losses.
+        """
+        if self._fails_on_loss:
+            raise PartitionNotFoundError(
+                f"{loss.message}; failOnDataLoss=false goes on without them, retain keeps them for a stopped query",
+                **loss.facts,
+            )
+        _log.warning("changes were lost, going on: %s", loss)
 
     def _readable(self, bucket: TableBucket, at: int, known: Offsets) -> int:
         if at > known.end:
@@ -176,8 +232,8 @@ class StreamPlan:
         _log.warning("changes were lost, going on bucket=%s offset=%d base=%d", bucket, at, known.base)
         return known.base
 
-    def _known(self) -> Mapping[TableBucket, Offsets]:
-        return self._link.retry.run(lambda: self._link.node.offsets(self._info.table_id))
+    def _state(self) -> LogState:
+        return self._link.retry.run(lambda: self._link.node.log_state(self._info.table_id))
 
 
 def _worth_scanning_again(error: PenstockError) -> bool:

@@ -104,16 +104,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         start = partition.start
         if not self._fails_on_loss:
-            known = link.retry.run(lambda: link.node.offsets(request.info.table_id))
-            if bucket not in known:
+            state = link.retry.run(lambda: link.node.log_state(request.info.table_id))
+            base = state.base(bucket, start)
+            if base is None:
                 _log.warning("the partition was dropped, and what was unread with it bucket=%s", bucket)
                 return
-            start = max(start, known[bucket].base)
+            start = max(start, base)
         yield from read_changes(link, request, bucket, start=start, end=partition.end, images=self._images)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Let go of what was read."""
         self._plan.let_go(self._parse(end))
+
+    def stop(self) -> None:
+        """Let go of everything: the query has ended."""
+        if self._made_plan is not None:
+            self._made_plan.close()
 
     def __getstate__(self) -> dict[str, Any]:
         # A plan holds a connection, which stays in its process.

@@ -29,6 +29,7 @@ from penstock.wire.records import (
     PULL_CHANGES,
     SCANNER_INFO,
     TABLE_INFO,
+    TABLE_LOGS,
     TABLE_SPEC,
     TABLE_STATS,
     TYPE,
@@ -85,6 +86,7 @@ KILL_SCANNER: Final = Call("kill_scanner", NOTHING, {"scanner_id": TEXT}, once=T
 OFFSETS: Final = Call(
     "offsets", OFFSETS_BY_BUCKET, {"table_id": INT, "timestamp_ms": maybe(INT), "lease_id": maybe(TEXT)}
 )
+LOG_STATE: Final = Call("log_state", TABLE_LOGS, {"table_id": INT, "since": INT})
 PULL: Final = Call("pull_changes", listed(CHANGE_PAGE), {"call": PULL_CHANGES})
 LOOKUP: Final = Call("lookup", LOOKUP_RESULT, {"call": LOOKUP_CALL})
 PREFIX_LOOKUP: Final = Call("prefix_lookup", LOOKUP_RESULT, {"call": LOOKUP_CALL})

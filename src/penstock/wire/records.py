@@ -26,6 +26,7 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
+from penstock.model.log_state import GonePartition, LogState
 from penstock.model.spec import spec_from_json
 from penstock.model.table import TableInfo, TableSpec
 from penstock.model.type_words import format_type, parse_type
@@ -142,6 +143,19 @@ PULL_CHANGES: Final = record(
     wait_ms=INT,
     reader_id=maybe(TEXT),
     lease_id=maybe(TEXT),
+    births=maybe(INT),
+)
+GONE_PARTITION: Final = record(
+    GonePartition,
+    partition_id=INT,
+    name=TEXT,
+    first_offset=INT,
+    ends=tupled(INT),
+    dropped_ms=INT,
+    bases=maybe(tupled(INT)),
+)
+TABLE_LOGS: Final = record(
+    LogState, offsets=OFFSETS_BY_BUCKET, births=INT, gone=tupled(GONE_PARTITION), away=tupled(BUCKET)
 )
 CHANGE_PAGE: Final = record(ChangePage, bucket=BUCKET, batch=BATCH, start=INT, next_offset=INT, end=INT)
 LOOKUP_CALL: Final = record(LookupCall, table_id=INT, schema_id=INT, keys=BATCH, columns=COLUMNS)

@@ -45,6 +45,7 @@ from penstock.model.calls import (
     WriteResult,
 )
 from penstock.model.filter import Filter
+from penstock.model.log_state import GonePartition, LogState
 from penstock.model.partition import partition_columns, partition_name
 from penstock.model.table import TableInfo, TableSpec
 
@@ -73,8 +74,12 @@ class FakeTable:
     logs: dict[TableBucket, list[Change]] = field(default_factory=dict)
     live: dict[TableBucket, dict[tuple[Any, ...], Row]] = field(default_factory=dict)
     bases: dict[TableBucket, int] = field(default_factory=lambda: defaultdict(int))
+    births: int = 1
+    gone: list[GonePartition] = field(default_factory=list)
 
     def bear(self, partition: str | None) -> None:
+        if TableBucket(self.info.path, partition, 0) not in self.logs:
+            self.births += 1
         for number in range(self.info.buckets):
             bucket = TableBucket(self.info.path, partition, number)
             self.logs.setdefault(bucket, [])
@@ -180,7 +185,10 @@ class FakeNode(FakeLeases, FakeOwners):
     def drop_partition(self, table_id: int, values: Mapping[str, object], *, if_exists: bool = False) -> None:
         table = self._table(table_id)
         name = partition_name(partition_columns(table.info.schema, table.info.partitioned_by), values)
-        for bucket in [bucket for bucket in table.logs if bucket.partition == name]:
+        names = [TableBucket(table.info.path, name, number) for number in range(table.info.buckets)]
+        ends = tuple(len(table.logs[bucket]) for bucket in names)
+        table.gone.append(GonePartition(table.births - 1, name, 0, ends, self.now_ms))
+        for bucket in names:
             del table.logs[bucket], table.live[bucket]
 
     def buckets(self, table_id: int) -> list[TableBucket]:
@@ -380,6 +388,11 @@ class FakeNode(FakeLeases, FakeOwners):
             base = table.bases[bucket] if timestamp_ms is None else next(late, len(log))
             found[bucket] = Offsets(base, len(log))
         return found
+
+    def log_state(self, table_id: int, *, since: int = 0) -> LogState:
+        table = self._table(table_id)
+        gone = tuple(gone for gone in table.gone if gone.partition_id >= since)
+        return LogState(self.offsets(table_id), table.births, gone, tuple(self.away & table.logs.keys()))
 
     def pull_changes(self, call: PullChanges) -> list[ChangePage]:
         fault = self._enter("pull_changes")

@@ -12,7 +12,14 @@ from tests.unit.client.fake_node import FakeNode
 
 from penstock.client.change_range import EARLIEST, LATEST
 from penstock.client.table import Table
-from penstock.errors import InvalidError, OffsetOutOfRangeError, TableNotFoundError, UnavailableError
+from penstock.errors import (
+    InvalidError,
+    NotLeaderError,
+    OffsetOutOfRangeError,
+    PartitionNotFoundError,
+    TableNotFoundError,
+    UnavailableError,
+)
 from penstock.model.bucket import TableBucket
 
 MakeTable = Callable[..., Table]
@@ -196,23 +203,34 @@ def test_following_a_table_without_partitions_yet_waits_for_the_first(make_table
     assert next(stream).column("id").to_pylist() == [1]
 
 
-def test_a_partition_dropped_under_a_stream_leaves_the_others(make_table: MakeTable) -> None:
+def test_changes_that_went_with_their_partition_end_a_stream_with_an_error(make_table: MakeTable) -> None:
     table = make_table(PARTITIONED, partitioned_by=["day"])
     table.upsert([{"day": day, "id": n, "v": "x"} for day in ("mon", "tue") for n in range(3)])
     stream = table.changes()
+    # This node protects nothing, as one that was not asked for a TTL.
     table.drop_partition({"day": "mon"})
 
-    assert {row["_partition"] for row in rows(stream)} == {"day=tue"}
+    with pytest.raises(PartitionNotFoundError):
+        rows(stream)
 
 
 def test_a_bucket_that_is_not_led_just_now_is_not_taken_for_dropped(make_table: MakeTable, node: FakeNode) -> None:
     table = make_table(PARTITIONED, partitioned_by=["day"])
-    table.upsert([{"day": day, "id": n, "v": "x"} for day in ("mon", "tue") for n in range(3)])
-    stream = table.changes()
-    table.drop_partition({"day": "mon"})
+    table.upsert([{"day": "tue", "id": n, "v": "x"} for n in range(3)])
+    stream = table.changes(follow=True, timeout="600ms")
     node.away = set(table.cut())
 
     assert [row["_partition"] for row in rows(stream)] == ["day=tue"] * 3
+    assert "tue" in stream.position
+
+
+def test_a_stream_is_opened_when_all_of_its_buckets_are_led(make_table: MakeTable, node: FakeNode) -> None:
+    table = make_table(PARTITIONED, partitioned_by=["day"])
+    table.upsert([{"day": "tue", "id": n, "v": "x"} for n in range(3)])
+    node.away = set(table.cut())
+
+    with pytest.raises(NotLeaderError):
+        table.changes()
 
 
 def test_a_mapping_is_a_cut_in_which_other_buckets_did_not_exist(make_table: MakeTable) -> None:

@@ -99,7 +99,7 @@ def test_partitions_of_a_restored_table_go_on_in_their_lives(data: Path, backup:
 
     with penstock.connect(tmp_path / "restored") as connection:
         days = connection.table("shop.days")
-        days.upsert([{"day": day, "id": 3} for day in ("mon", "tue", "thu")])
+        days.upsert([{"day": day, "id": 3} for day in ("tue", "thu")])
         days.drop_partition({"day": "mon"})
         days.upsert([{"day": "mon", "id": 4}])
         changes = [row for batch in days.changes(start=cut) for row in batch.to_pylist()]

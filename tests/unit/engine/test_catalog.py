@@ -26,6 +26,7 @@ from penstock.errors import (
 )
 from penstock.model.bucket import LIFE_OFFSETS
 from penstock.model.change import OFFSET_MAX
+from penstock.model.partition import PartitionInfo
 from penstock.model.spec import make_spec
 from penstock.testing.manual_clock import ManualClock
 
@@ -70,6 +71,16 @@ def test_the_default_database_is_always_there_and_stays(reopen: Callable[[], Cat
     assert catalog.create_table("orders", ORDERS).path == "default.orders"
     with pytest.raises(InvalidError, match="always there"):
         catalog.drop_database("default", cascade=True)
+
+
+def drop(
+    catalog: Catalog, table_id: int, values: dict[str, date] | PartitionInfo, *, if_exists: bool = False
+) -> PartitionInfo | None:
+    """Drop a partition whose one bucket ends with its 7th change."""
+    found = catalog.partitions.present(table_id, values, if_exists=if_exists)
+    if found is not None:
+        catalog.partitions.drop(found, [found.first_offset + 7])
+    return found
 
 
 def test_databases_are_created_listed_and_dropped(catalog: Catalog, reopen: Callable[[], Catalog]) -> None:
@@ -174,7 +185,7 @@ def test_nothing_is_left_of_a_forgotten_table(catalog: Catalog, store: FullStore
     catalog.add_column(info.table_id, "note", "string")
     catalog.partitions.create(info.table_id, NEW_YEAR)
     catalog.partitions.create(info.table_id, {"day": date(2024, 1, 2)})
-    catalog.partitions.drop(info.table_id, NEW_YEAR)
+    drop(catalog, info.table_id, NEW_YEAR)
 
     catalog.drop_table("shop.orders")
     catalog.forget(info.table_id)
@@ -260,10 +271,10 @@ def test_partitions_are_created_listed_and_dropped(catalog: Catalog, reopen: Cal
     assert reopen().partitions.of(table_id) == [created]
     assert reopen().partitions.get(table_id, "day=2024-01-01") == created
 
-    assert catalog.partitions.drop(table_id, NEW_YEAR) == created
-    assert catalog.partitions.drop(table_id, NEW_YEAR, if_exists=True) is None
+    assert drop(catalog, table_id, NEW_YEAR) == created
+    assert drop(catalog, table_id, NEW_YEAR, if_exists=True) is None
     with pytest.raises(PartitionNotFoundError, match="list_partitions"):
-        catalog.partitions.drop(table_id, NEW_YEAR)
+        drop(catalog, table_id, NEW_YEAR)
     for opened in (catalog, reopen()):
         assert opened.partitions.of(table_id) == []
         assert opened.partitions.dropped() == [(table_id, 1)]
@@ -317,7 +328,7 @@ def test_a_failed_commit_changes_nothing_in_memory(
         lambda: catalog.add_column(info.table_id, "note", "string"),
         lambda: catalog.set_properties(info.table_id, {"log.retention": "1h"}),
         lambda: catalog.partitions.create(info.table_id, {"day": date(2024, 1, 2)}),
-        lambda: catalog.partitions.drop(info.table_id, NEW_YEAR),
+        lambda: drop(catalog, info.table_id, NEW_YEAR),
     ):
         with pytest.raises(DiskFullError):
             change()
@@ -386,7 +397,7 @@ def test_a_partition_begins_in_a_life_that_none_of_its_name_had(
     table_id = catalog.create_table("shop.days", BY_DAY).table_id
     begun = [catalog.partitions.create(table_id, NEW_YEAR).first_offset]
     for turn in range(6):
-        catalog.partitions.drop(table_id, NEW_YEAR)
+        drop(catalog, table_id, NEW_YEAR)
         if turn % 2:
             # Nothing of it is left but its number.
             catalog.partitions.forget(table_id, turn + 1)
@@ -401,7 +412,7 @@ def test_a_partition_begins_in_a_life_that_none_of_its_name_had(
 def test_partitions_that_are_created_together_begin_together(catalog: Catalog) -> None:
     table_id = catalog.create_table("shop.days", BY_DAY).table_id
     catalog.partitions.ensure(table_id, ["day=2024-01-01", "day=2024-01-02"])
-    catalog.partitions.drop(table_id, NEW_YEAR)
+    drop(catalog, table_id, NEW_YEAR)
 
     made = catalog.partitions.ensure(table_id, ["day=2024-01-01", "day=2024-01-02", "day=2024-01-03"])
 
@@ -414,7 +425,7 @@ def test_a_partition_stored_before_lives_were_began_at_0(
     table_id = catalog.create_table("shop.days", BY_DAY).table_id
     for _ in range(2):
         catalog.partitions.create(table_id, NEW_YEAR)
-        catalog.partitions.drop(table_id, NEW_YEAR)
+        drop(catalog, table_id, NEW_YEAR)
     catalog.partitions.create(table_id, NEW_YEAR)
     (entry,) = store.list(f"catalog/partition/{table_id}/3")
     facts = json.loads(entry.value)
@@ -438,7 +449,7 @@ def test_a_table_whose_offsets_are_used_up_takes_no_more_partitions(
     catalog = reopen()
 
     last = catalog.partitions.create(table_id, {"day": date(2024, 1, 2)})
-    catalog.partitions.drop(table_id, NEW_YEAR)
+    drop(catalog, table_id, NEW_YEAR)
 
     assert last.first_offset == (lives - 2) * LIFE_OFFSETS
     with pytest.raises(LimitError, match="go on in a new table"):
@@ -449,8 +460,34 @@ def test_a_table_whose_offsets_are_used_up_takes_no_more_partitions(
 def test_a_partition_that_was_dropped_already_is_not_taken_for_the_next_of_its_name(catalog: Catalog) -> None:
     table_id = catalog.create_table("shop.days", BY_DAY).table_id
     old = catalog.partitions.create(table_id, NEW_YEAR)
-    assert catalog.partitions.drop(table_id, old) == old
+    assert drop(catalog, table_id, old) == old
     new = catalog.partitions.create(table_id, NEW_YEAR)
 
-    assert catalog.partitions.drop(table_id, old) is None
+    assert drop(catalog, table_id, old) is None
     assert catalog.partitions.of(table_id) == [new]
+
+
+def test_where_a_partition_ended_is_known_until_it_is_forgotten(
+    catalog: Catalog, reopen: Callable[[], Catalog]
+) -> None:
+    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    for turn in range(3):
+        catalog.partitions.create(table_id, NEW_YEAR)
+        drop(catalog, table_id, NEW_YEAR)
+        if turn < 2:
+            catalog.partitions.forget(table_id, turn + 1)
+
+    for opened in (catalog, reopen()):
+        assert [(gone.partition_id, gone.name, gone.ends) for gone in opened.partitions.gone(table_id)] == [
+            (life + 1, "day=2024-01-01", (life * LIFE_OFFSETS + 7,)) for life in range(3)
+        ]
+        assert [gone.partition_id for gone in opened.partitions.gone(table_id, since=3)] == [3]
+        assert opened.partitions.births(table_id) == 4
+    gone = catalog.partitions.gone(table_id)
+    catalog.partitions.forget_gone(table_id, gone[0].dropped_ms)
+    assert catalog.partitions.gone(table_id) == gone
+    catalog.partitions.forget_gone(table_id, gone[-1].dropped_ms + 1)
+
+    # One whose files are still there is read by somebody.
+    for opened in (catalog, reopen()):
+        assert [gone.partition_id for gone in opened.partitions.gone(table_id)] == [3]

@@ -22,7 +22,7 @@ from penstock.errors import (
     TableNotFoundError,
 )
 from penstock.log.settings import LogSettings
-from penstock.model.bucket import TableBucket
+from penstock.model.bucket import LIFE_OFFSETS, TableBucket
 from penstock.model.calls import ChangePage, Images, Offsets, Operation, PullChanges, WriteCall
 from penstock.testing.live_table import LiveTableRig, bucket, delete, live_tables, pins, write
 
@@ -329,15 +329,33 @@ def test_waiting_pull_wakes_when_the_table_goes(reader: ChangeReader, table: Liv
             waiting.result(30)
 
 
-def test_waiting_pull_wakes_when_its_partition_goes(reader: ChangeReader, rig: LiveTableRig) -> None:
+def test_waiting_pull_ends_with_the_wait_also_if_its_partition_goes(reader: ChangeReader, rig: LiveTableRig) -> None:
     days = rig.create("default.days", "day STRING, id BIGINT, PRIMARY KEY (day, id)", partitioned_by=["day"])
     write(days, [{"day": "mon", "id": 1}])
     position: Positions = {bucket(days, 0, "day=mon"): (1, None)}
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(pull, reader, days, position, wait_ms=30_000)
-        days.drop_partition(days.partitions()[0].partition_id)
-        with pytest.raises((NotLeaderError, PartitionNotFoundError)):
-            waiting.result(30)
+        waiting = pool.submit(pull, reader, days, position, wait_ms=100)
+        days.drop_partition({"day": "mon"})
+        assert waiting.result(30) == []
+
+
+def test_dropped_partition_is_read_to_its_end_and_no_further(reader: ChangeReader, rig: LiveTableRig) -> None:
+    days = rig.create("default.days", "day STRING, id BIGINT, PRIMARY KEY (day, id)", partitioned_by=["day"])
+    write(days, [{"day": "mon", "id": number} for number in range(3)])
+    name = bucket(days, 0, "day=mon")
+    partition = days.drop_partition({"day": "mon"})
+    assert partition is not None
+    write(days, [{"day": "mon", "id": 9}])
+
+    (page,) = pull(reader, days, {name: (1, None)}, reader_id="r")
+    assert page.batch.column("id").to_pylist() == [1, 2]
+    assert pull(reader, days, {name: (3, None)}, reader_id="r") == []
+    days.left.remove(partition.partition_id)
+    assert pull(reader, days, {name: (3, None)}) == []
+    with pytest.raises(PartitionNotFoundError, match=r"partition=day=mon bucket=.* offset=1 end=3"):
+        pull(reader, days, {name: (1, None)})
+    (page,) = pull(reader, days, {name: (LIFE_OFFSETS, None)})
+    assert page.batch.column("id").to_pylist() == [9]
 
 
 def test_reader_pins_where_it_stands_for_one_ttl(reader: ChangeReader, rig: LiveTableRig, table: LiveTable) -> None:

@@ -23,7 +23,7 @@ def test_bucket_keeps_its_name_until_nobody_reads_its_partition() -> None:
         (name,) = write(table, [{"day": 1, "id": 1}]).offsets
         bucket = table.bucket_id(name)
 
-        table.drop_partition(bucket.partition_id)
+        table.drop_partition({"day": 1})
         assert table.name(bucket) == name
 
         table.left.remove(bucket.partition_id)
@@ -31,17 +31,17 @@ def test_bucket_keeps_its_name_until_nobody_reads_its_partition() -> None:
             table.name(bucket)
 
 
-def test_name_stands_for_the_next_partition_also_if_the_one_before_leaves_late() -> None:
+def test_name_stands_for_the_next_partition_while_the_one_before_is_read() -> None:
     with live_tables() as rig:
         table = rig.create("default.sales", "day INT, id INT, PRIMARY KEY (day, id)", partitioned_by=["day"])
         (name,) = write(table, [{"day": 1, "id": 1}]).offsets
         old = table.bucket_id(name)
 
-        rig.catalog.partitions.drop(table.info.table_id, {"day": 1})
-        table.add_partition(rig.catalog.partitions.create(table.info.table_id, {"day": 1}))
-        table.drop_partition(old.partition_id)
+        table.drop_partition({"day": 1})
+        table.create_partition({"day": 1})
 
         assert table.bucket_id(name).partition_id != old.partition_id
+        assert table.name(old) == name
         assert write(table, [{"day": 1, "id": 2}]).offsets == {name: (LIFE_OFFSETS, LIFE_OFFSETS + 1)}
 
 
@@ -50,7 +50,7 @@ def test_bucket_of_a_partition_takes_no_change_beyond_its_life(ddl: str) -> None
     with live_tables() as rig:
         table = rig.create("default.sales", ddl, partitioned_by=["day"])
         # Nobody has the time to write a whole life; this one begins near its end.
-        table.add_partition(PartitionInfo(table.info.table_id, 1, "day=1", 0, first_offset=3 * LIFE_OFFSETS - 5))
+        table._take_up([PartitionInfo(table.info.table_id, 1, "day=1", 0, first_offset=3 * LIFE_OFFSETS - 5)])
 
         with pytest.raises(LimitError, match="write to another partition"):
             write(table, [{"day": 1, "id": number} for number in range(5)])
@@ -61,23 +61,6 @@ def test_bucket_of_a_partition_takes_no_change_beyond_its_life(ddl: str) -> None
         assert taken == (3 * LIFE_OFFSETS - 5, 3 * LIFE_OFFSETS - 1)
 
 
-def test_name_is_free_again_whichever_of_its_partitions_leaves_last() -> None:
-    with live_tables() as rig:
-        table = rig.create("default.sales", "day INT, id INT, PRIMARY KEY (day, id)", partitioned_by=["day"])
-        (name,) = write(table, [{"day": 1, "id": 1}]).offsets
-        first = table.bucket_id(name)
-        rig.catalog.partitions.drop(table.info.table_id, {"day": 1})
-        table.add_partition(rig.catalog.partitions.create(table.info.table_id, {"day": 1}))
-        second = table.bucket_id(name)
-        rig.catalog.partitions.drop(table.info.table_id, {"day": 1})
-
-        table.drop_partition(second.partition_id)
-        table.drop_partition(first.partition_id)
-
-        assert table.buckets() == []
-        assert write(table, [{"day": 1, "id": 2}]).offsets == {name: (2 * LIFE_OFFSETS, 2 * LIFE_OFFSETS + 1)}
-
-
 def test_whoever_goes_through_the_buckets_may_do_so_while_partitions_come_and_go() -> None:
     with live_tables() as rig:
         table = rig.create("default.sales", "day INT, id INT, PRIMARY KEY (day, id)", partitioned_by=["day"])
@@ -86,7 +69,7 @@ def test_whoever_goes_through_the_buckets_may_do_so_while_partitions_come_and_go
         seen = iter(table.committer.tablets.items())
         assert next(seen)[0] == ids[0]
 
-        table.drop_partition(ids[1].partition_id)
+        table.drop_partition({"day": 1})
         write(table, [{"day": 3, "id": 1}])
 
         assert [bucket for bucket, _ in seen] == ids[1:]
@@ -100,7 +83,7 @@ def test_partition_that_goes_meanwhile_fails_neither_offsets_nor_stats() -> None
         before: Any = SimpleNamespace(view=table.view, committer=SimpleNamespace(tablets=table.committer.tablets))
         before.find_name = table.find_name
         partition_id = table.bucket_id(gone).partition_id
-        table.drop_partition(partition_id)
+        table.drop_partition({"day": 0})
         table.left.remove(partition_id)
 
         assert ChangeReader(Settings(), ManualClock()).offsets(before) == {left: (0, 1)}

@@ -119,9 +119,8 @@ def test_absent_partition_is_not_found_and_not_made(rig: LiveTableRig) -> None:
 
 def drop_once(rig: LiveTableRig, table: LiveTable, day: int) -> None:
     """Drop a partition with its files, unless it is dropped."""
-    partition = rig.catalog.partitions.drop(table.info.table_id, {"day": day}, if_exists=True)
+    partition = table.drop_partition({"day": day}, if_exists=True)
     if partition is not None:
-        table.drop_partition(partition.partition_id)
         table.left.remove(partition.partition_id)
         rig.storage.remove_partition(table.info.table_id, partition.partition_id, table.info.buckets)
 

@@ -423,7 +423,7 @@ def test_partition_dropped_under_an_open_epoch_needs_no_undo() -> None:
     task = rig.begin(owner, 1)
     rig.write([{"p": 1, "k": 1, "a": 1}, {"p": 2, "k": 1, "a": 1}], columns=["a"], owner=task)
     (gone,) = (partition for partition in rig.table.partitions() if "1" in partition.name)
-    rig.table.drop_partition(gone.partition_id)
+    rig.table.drop_partition(gone)
 
     result = rig.owners.undo(owner)
 

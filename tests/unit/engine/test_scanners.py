@@ -646,7 +646,7 @@ def test_token_of_a_dropped_partition_is_refused(rig: LiveTableRig) -> None:
     )
     write(table, [{"day": "mon", "id": i} for i in range(10)])
     page = node.scanners.open(OpenScan(table.info.table_id, 0, bucket(table, 0, "day=mon"), page_bytes=8))
-    table.drop_partition(table.partitions()[0].partition_id)
+    table.drop_partition({"day": "mon"})
 
     with pytest.raises(PartitionNotFoundError):
         node.scanners.resume(page.resume_token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,8 +12,14 @@ from pyspark.sql.types import StructType
 
 import penstock
 from penstock.client.remote import RemoteNode
-from penstock.errors import ConflictError, InvalidError, LeaseNotFoundError, OffsetOutOfRangeError
-from penstock.model.calls import Offsets
+from penstock.errors import (
+    ConflictError,
+    InvalidError,
+    LeaseNotFoundError,
+    OffsetOutOfRangeError,
+    PartitionNotFoundError,
+)
+from penstock.model.log_state import LogState
 from penstock.spark.options import Options
 from penstock.spark.progress import Progress, progress
 from penstock.spark.reading import cut
@@ -30,8 +37,14 @@ class Stream:
         given = {"url": url, "table": table, "source": "log"} | options
         schema = PenstockDataSource({k: str(v) for k, v in given.items()}).schema()
         assert isinstance(schema, StructType)
-        self.reader = StreamReader(Options(given), schema)
+        self._made = (Options(given), schema)
+        self.reader = StreamReader(*self._made)
         self.stands = self.reader.initialOffset()
+
+    def stop(self) -> None:
+        """Stop the query, which goes on with another reader."""
+        self.reader.stop()
+        self.reader = StreamReader(*self._made)
 
     def step(self, limit: ReadLimit | None = None) -> list[dict[str, Any]] | None:
         """Return the rows of the next micro-batch, None if there is none."""
@@ -156,8 +169,9 @@ def test_lost_changes_fail_the_stream_unless_it_may_go_on(url: str, connection: 
     table = connection.create_table("t", "id BIGINT")
     table.append({"id": list(range(10))})
     strict, lax = Stream(url), Stream(url, fail_on_data_loss=False)
-    strict.run()
-    lax.run()
+    for stream in (strict, lax):
+        stream.run()
+        stream.stop()
 
     table.append({"id": list(range(10, 20))})
     table.truncate()
@@ -259,9 +273,13 @@ def test_partition_that_comes_back_is_read_from_its_first_change(
     late = Stream(url, **limit).run()
     assert ids(late) == list(range(20))
     assert not limit or all(len(rows) == 3 for rows in late[:-1])
-    # So is a query that was away for all of that.
+    # A query that was away for all of that has missed lives in between.
     stream.stands = began
-    assert ids(stream.run()) == list(range(20))
+    with pytest.raises(PartitionNotFoundError, match="failOnDataLoss"):
+        stream.run()
+    lax = Stream(url, **limit, fail_on_data_loss=False)
+    lax.stands = began
+    assert ids(lax.run()) == list(range(20))
 
 
 def test_partitions_that_begin_high_count_by_their_rows(url: str, connection: penstock.Connection) -> None:
@@ -297,10 +315,11 @@ def test_micro_batch_of_a_partition_that_is_gone_is_not_read_from_the_next_of_it
     strict, lax = Stream(url), Stream(url, fail_on_data_loss=False)
     start = strict.stands
     end = strict.reader.latestOffset(start, ReadAllAvailable())
+    strict.stop()
     table.drop_partition({"day": "mon"})
     table.append({"id": list(range(10, 20)), "day": ["mon"] * 10})
 
-    with pytest.raises(OffsetOutOfRangeError):
+    with pytest.raises(PartitionNotFoundError):
         strict.read(start, end)
     assert lax.read(start, end) == []
     lax.stands = end
@@ -311,8 +330,9 @@ def test_lost_changes_of_a_partition_that_came_back_are_a_loss(url: str, connect
     table = connection.create_table("t", "id BIGINT, day STRING", partitioned_by=["day"])
     table.append({"id": list(range(5)), "day": ["mon"] * 5})
     strict, lax = Stream(url), Stream(url, fail_on_data_loss=False)
-    strict.run()
-    lax.run()
+    for stream in (strict, lax):
+        stream.run()
+        stream.stop()
     table.drop_partition({"day": "mon"})
     table.append({"id": list(range(10, 20)), "day": ["mon"] * 10})
     table.truncate()
@@ -321,6 +341,50 @@ def test_lost_changes_of_a_partition_that_came_back_are_a_loss(url: str, connect
     with pytest.raises(OffsetOutOfRangeError, match="failOnDataLoss"):
         strict.run()
     assert ids(lax.run()) == list(range(20, 30))
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id, day)"], ids=["log", "keyed"])
+def test_running_query_reads_a_dropped_partition_to_its_end(
+    url: str, connection: penstock.Connection, key: str, comes_back: bool
+) -> None:
+    table = connection.create_table("t", f"id BIGINT, day STRING{key}", buckets=2, partitioned_by=["day"])
+    put = table.upsert if key else table.append
+    put([{"id": number, "day": "mon"} for number in range(20)])
+    stream = Stream(url, max_rows_per_trigger=5, starting="earliest")
+    seen = [stream.step() or []]
+    table.drop_partition({"day": "mon"})
+    put([{"id": number, "day": "tue"} for number in range(20, 30)])
+    if comes_back:
+        put([{"id": number, "day": "mon"} for number in range(30, 40)])
+        # Born and dropped between two micro-batches.
+        table.drop_partition({"day": "mon"})
+        put([{"id": number, "day": "mon"} for number in range(40, 50)])
+
+    seen += stream.run()
+
+    assert ids(seen) == list(range(50 if comes_back else 30))
+    assert all("mon" not in name for name in stream.stands["next"]) or comes_back
+
+
+def test_checkpoint_at_the_end_of_a_dropped_partition_goes_on_and_one_below_it_fails(
+    url: str, connection: penstock.Connection
+) -> None:
+    table = connection.create_table("t", "id BIGINT, day STRING", partitioned_by=["day"])
+    table.append({"id": list(range(10)), "day": ["mon"] * 10})
+    behind = [Stream(url, max_rows_per_trigger=5, fail_on_data_loss=flag) for flag in (True, False)]
+    done = Stream(url)
+    done.run()
+    for stream in (*behind, done):
+        stream.step()
+        stream.stop()
+    table.drop_partition({"day": "mon"})
+    table.append({"id": list(range(10, 15)), "day": ["tue"] * 5})
+
+    assert ids(done.run()) == list(range(10, 15))
+    with pytest.raises(PartitionNotFoundError, match="partition=day=mon"):
+        behind[0].run()
+    assert ids(behind[1].run()) == list(range(10, 15))
 
 
 def test_lease_holds_the_snapshot_until_it_was_read(url: str, connection: penstock.Connection) -> None:
@@ -374,7 +438,7 @@ def test_offsets_come_back_as_they_were_and_others_are_refused(url: str, connect
     stored = StreamOffset.from_json(stream.stands, table.info)
 
     assert stored.to_json(table.info) == stream.stands
-    for damage in ({"next": {"x": 1}}, {"phase": "later"}, {"next": {"0": -1}}, {"version": 2}, {"table_id": None}):
+    for damage in ({"next": {"x": 1}}, {"phase": "later"}, {"next": {"0": -1}}, {"version": 3}, {"table_id": None}):
         with pytest.raises((InvalidError, ConflictError)):
             StreamOffset.from_json(stream.stands | damage, table.info)
 
@@ -387,13 +451,15 @@ def test_a_bucket_that_is_not_led_just_now_keeps_its_place(
     stream = Stream(url)
     first = stream.run()
     away = min(table.cut(), key=lambda bucket: bucket.bucket)
-    offsets = RemoteNode.offsets
+    log_state = RemoteNode.log_state
 
-    def of_the_others(node: RemoteNode, table_id: int) -> dict[penstock.TableBucket, Offsets]:
-        return {bucket: known for bucket, known in offsets(node, table_id).items() if bucket != away}
+    def of_the_others(node: RemoteNode, table_id: int) -> LogState:
+        state = log_state(node, table_id)
+        others = {bucket: known for bucket, known in state.offsets.items() if bucket != away}
+        return replace(state, offsets=others, away=(away,))
 
     with monkeypatch.context() as while_away:
-        while_away.setattr(RemoteNode, "offsets", of_the_others)
+        while_away.setattr(RemoteNode, "log_state", of_the_others)
         table.upsert([{"id": number, "v": "b"} for number in range(10, 20)])
         second = stream.run()
     third = stream.run()
