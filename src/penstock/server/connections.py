@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
@@ -19,22 +20,51 @@ from urllib.parse import unquote
 _DESCRIPTORS: Final = "/dev/fd"
 
 
-def cut_connections(port: int, peers: set[str] | None = None) -> int:
-    """Cut the connections of a local port, or those with the peers named; return how many.
+Address = tuple[str, int]
+# Where Linux says in `struct tcp_info` how many bytes have come in.
+_TCP_INFO_BYTES: Final = 256
+_RECEIVED: Final = struct.Struct("=Q")
+_RECEIVED_AT: Final = 128
 
-    Peers are named as gRPC names them: `ipv4:127.0.0.1:4242`, `ipv6:[::1]:4242`.
-    """
-    wanted = None if peers is None else {_address(peer) for peer in peers}
+
+def cut_connections(port: int, peers: set[Address] | None = None) -> int:
+    """Cut the connections of a local port, or those with the peers at these addresses; return how many."""
     cut = 0
-    for connection in _sockets():
-        with connection, suppress(OSError):
-            host, peer_port = connection.getpeername()[:2]
-            # An IPv6 socket that also serves IPv4 shows such a peer as a mapped address.
-            peer = (host.removeprefix("::ffff:"), peer_port)
-            if connection.getsockname()[1] == port and (wanted is None or peer in wanted):
+    for peer, connection in _connections(port):
+        if peers is None or peer in peers:
+            with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
                 cut += 1
     return cut
+
+
+def received_bytes(port: int) -> dict[Address, int]:
+    """Return how many bytes each connection of a local port has received; 0 where the system does not say."""
+    return {peer: _received(connection) for peer, connection in _connections(port)}
+
+
+def address_of(peer: str) -> Address:
+    """Return the address of a peer as gRPC names it: `ipv4:127.0.0.1:4242`, `ipv6:[::1]:4242`."""
+    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    return host.strip("[]"), int(port) if port.isdigit() else -1
+
+
+def _connections(port: int) -> Iterator[tuple[Address, socket.socket]]:
+    for connection in _sockets():
+        with connection, suppress(OSError):
+            host, peer_port = connection.getpeername()[:2]
+            if connection.getsockname()[1] == port:
+                # An IPv6 socket that also serves IPv4 shows such a peer as a mapped address.
+                yield (host.removeprefix("::ffff:"), peer_port), connection
+
+
+def _received(connection: socket.socket) -> int:
+    if not hasattr(socket, "TCP_INFO"):
+        return 0
+    with suppress(OSError, struct.error):
+        facts = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        return int(_RECEIVED.unpack_from(facts, _RECEIVED_AT)[0])
+    return 0
 
 
 def _sockets() -> Iterator[socket.socket]:
@@ -48,8 +78,3 @@ def _sockets() -> Iterator[socket.socket]:
                     yield copy
                 else:
                     copy.close()
-
-
-def _address(peer: str) -> tuple[str, int]:
-    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
-    return host.strip("[]"), int(port) if port.isdigit() else -1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -56,6 +56,8 @@ class Gate:
         self._roomy = 0
         self._calls = 0
         self._places: Counter[str] = Counter()
+        # How often each connection got through: streams that were let in, and calls that arrived whole.
+        self._arrivals: Counter[str] = Counter()
         self._closed = False
 
     @contextmanager
@@ -75,6 +77,7 @@ class Gate:
                 most = self._settings.peer_streams_max
                 raise OverloadedError("the connection has too many open streams; close some", most=most)
             self._streams.add(stream)
+            self._arrivals[peer] += 1
             _count(self._peer_streams, peer, 1)
         try:
             yield stream
@@ -90,6 +93,7 @@ class Gate:
         stream.calls += 1
         with self._lock:
             self._calls += 1
+            self._arrivals[stream.peer] += 1
 
     def hold(self, stream: Stream, size: int) -> None:
         """Hold so many bytes for a stream's call, in place of those held before.
@@ -207,6 +211,17 @@ class Gate:
             elif idle is None or now_ms - idle < self._settings.idle_ms:
                 busy.add(stream.peer)
         return late | ({stream.peer for stream in streams} - busy)
+
+    def arrivals(self) -> dict[str, int]:
+        """Return how often each connection got through so far; `forget` those that are gone."""
+        with self._lock:
+            return dict(self._arrivals)
+
+    def forget(self, peers: Iterable[str]) -> None:
+        """Drop the counts of connections that are gone."""
+        with self._lock:
+            for peer in peers:
+                self._arrivals.pop(peer, None)
 
     def counts(self) -> dict[str, int]:
         """Return how much is inside now."""

@@ -19,7 +19,8 @@ from penstock.model.node import Node
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.tasks import TaskGroup
-from penstock.server.connections import cut_connections
+from penstock.server.connection_watch import ConnectionWatch
+from penstock.server.connections import address_of, cut_connections, received_bytes
 from penstock.server.door import Door
 from penstock.server.flight import FlightServer
 from penstock.server.gate import Gate
@@ -31,6 +32,9 @@ from penstock.server.settings import ServerSettings
 from penstock.server.token_file import TokenFile, file_stamp
 
 SHUTDOWN_SECONDS_MAX: Final = 10
+STRANGERS_MS: Final = 500
+"""How often connections are looked at that have not got a call through."""
+
 CERTIFICATES_MS: Final = 5_000
 """How often the files of certificates are looked at."""
 
@@ -125,7 +129,9 @@ class Server:
         self.url = f"{scheme}://{_bracketed(listen.host)}:{self.port}"
         self._http = self._listen_http(listen, metrics, http_door)
         self._tasks = TaskGroup(clock, workers=1)
+        self._watch = ConnectionWatch(self._settings, clock)
         self._tasks.every("cut-overdue", max(1, self._settings.stall_ms // 4), self._cut_overdue)
+        self._tasks.every("cut-strangers", STRANGERS_MS, self._cut_strangers)
         if listen.tls_cert is not None:
             self._tasks.every("certificates", CERTIFICATES_MS, self.renew_certificates)
         self._gauges = {name: metrics.gauge(f"penstock_server_{name}") for name in self.gate.counts()}
@@ -241,10 +247,19 @@ class Server:
         raise UnavailableError("the http port is taken; choose another", port=listen.http_port) from cause
 
     def _cut_overdue(self) -> None:
-        peers = self.gate.overdue()
+        peers = {address_of(peer) for peer in self.gate.overdue()}
         cut = cut_connections(self.port, peers) if peers else 0
         if cut:
             _log.warning("connections were cut: replies unread, or streams held idle connections=%d", cut)
+
+    def _cut_strangers(self) -> None:
+        arrivals = self.gate.arrivals()
+        received = received_bytes(self.port)
+        known = {address_of(peer): count for peer, count in arrivals.items()}
+        cut = cut_connections(self.port, self._watch.look(received, known))
+        self.gate.forget(peer for peer in arrivals if address_of(peer) not in received)
+        if cut:
+            _log.warning("connections were cut: no call came whole in time connections=%d", cut)
 
     def _set_gauges(self) -> None:
         for name, count in self.gate.counts().items():

@@ -18,6 +18,8 @@ class ServerSettings:
     A client that leaves a reply unread for `stall_ms`, or holds streams without a call for `idle_ms`,
     loses its connection. `wait_slice_ms` is how often a call that waits for changes looks whether its
     client is still there; `drain_ms` how long calls in flight may go on when the server stops.
+    A connection that no call has come through in `stranger_ms`, or that has sent `stranger_bytes_max` before
+    one did, is cut; so is one that sends `peer_memory_bytes_max` without a whole call among it.
     """
 
     request_bytes_max: int = 64 << 20
@@ -34,6 +36,8 @@ class ServerSettings:
     stall_ms: int = 30_000
     idle_ms: int = 600_000
     drain_ms: int = 10_000
+    stranger_ms: int = 10_000
+    stranger_bytes_max: int = 1 << 20
 
     def __post_init__(self) -> None:
         for setting in fields(self):
