@@ -11,18 +11,21 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.engine.live_owner import Columns, LiveOwner, outside
 from penstock.engine.live_table import LiveTable
 from penstock.engine.owner_book import OwnerBook
 from penstock.engine.write_group import NOBODY, QueuedWrite, WriteGroup
 from penstock.errors import InvalidError, LockedError
-from penstock.model.change import OP, Op
+from penstock.model.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, Op
 from penstock.model.facts import NO_ID
 from penstock.model.merge_engine import MergeEngine
 from penstock.model.owner_token import NO_EPOCH
 from penstock.model.quantity import format_duration_ms
 from penstock.runtime.clock import Clock
+from penstock.tablet.merge_rule import Request
+from penstock.tablet.tablet import Tablet
 
 EVERY_COLUMN: Columns = None
 
@@ -75,10 +78,10 @@ class ColumnLocks:
             InvalidError: the owner does not hold every column.
         """
         aggregates = self._table.info.merge_engine is MergeEngine.AGGREGATE
-        if aggregates and write.stamp.epoch != NO_EPOCH and owner.record.columns is not None:
+        if aggregates and write.stamp.epoch != NO_EPOCH and not self._holds_every(owner):
             raise InvalidError(
                 "rows of an aggregating table go in an epoch only if its owner holds every column; "
-                "acquire it without columns=",
+                "acquire it without columns=, or name them all",
                 owner=owner.record.owner,
                 columns=self.names(owner.record.columns),
             )
@@ -120,9 +123,32 @@ class ColumnLocks:
             if write.writer_id != NO_ID and tablet.state.writers.find(write.writer_id, write.sequence) is not None:
                 continue  # made before: this is its retry
             keyed = replace(request, keys=tablet.schema.encode_keys(request.rows))
-            if _has_deletes(tablet.planner().plan(keyed).batch):
+            if _has_deletes(tablet.planner().plan(keyed).batch) or self._may_go(write, tablet, keyed):
                 return True
         return False
+
+    def _may_go(self, write: QueuedWrite, tablet: Tablet, request: Request) -> bool:
+        """Tell whether a clear takes the last value of a row, but for those that others' undo takes back.
+
+        The row would stay for their sake, and nobody could tell after the undo that it was to go; a row that
+        they deleted would come back as it was.
+        """
+        others = [
+            owner for owner in self._book if tablet.bucket in owner.pending and owner.record.number != write.stamp.owner
+        ]
+        if not request.clears or request.columns is None or not others:
+            return False
+        since = min(owner.pending[tablet.bucket] for owner in others)
+        every = [column.id for column in self._table.info.schema.value_columns]
+        theirs = {column for owner in others for column in owner.record.columns or every}
+        alone = replace(request, columns=tuple(sorted({*request.columns, *theirs})))
+        batch = tablet.planner().plan(alone).batch
+        goes = batch.column(OP).to_numpy() == Op.DELETE
+        if bool(np.any(batch.column(PREV).to_numpy()[goes] >= since)):
+            return True
+        assert request.keys is not None
+        absent = request.keys.filter(pa.array(tablet.live_offsets(request.keys) == NO_OFFSET))
+        return len(absent) > 0 and _deleted_since(tablet, since, absent)
 
     def refusal(self, other: LiveOwner) -> LockedError:
         """Return the error that names who holds columns."""
@@ -148,8 +174,12 @@ class ColumnLocks:
         """Tell whether a write is made in an epoch whose owner does not hold every column."""
         stamp = write.stamp
         return stamp.epoch != NO_EPOCH and any(
-            owner.record.number == stamp.owner and owner.record.columns is not None for owner in self._book
+            owner.record.number == stamp.owner and not self._holds_every(owner) for owner in self._book
         )
+
+    def _holds_every(self, owner: LiveOwner) -> bool:
+        every = tuple(column.id for column in self._table.info.schema.value_columns)
+        return not outside(every, owner.record.columns)
 
     def _expired(self, columns: Columns, besides: int) -> list[LiveOwner]:
         now_ms = self._clock.monotonic_ms()
@@ -167,6 +197,17 @@ def removes_rows(group: WriteGroup) -> bool:
     """Tell whether rows go by what is planned."""
     batches = (batch for entries in group.entries.values() for _, batch in entries)
     return any(batch is not None and _has_deletes(batch) for batch in batches)
+
+
+def _deleted_since(tablet: Tablet, since: int, keys: pa.BinaryArray) -> bool:
+    """Tell whether one of the keys was deleted at an offset or later."""
+    view, schema = tablet.view, tablet.schema
+    projection = pa.schema([*schema.key_fields, *SYSTEM_FIELDS])
+    for block in view.changes(since, view.visible, projection):
+        deleted = block.batch.filter(pc.equal(block.batch.column(OP), int(Op.DELETE)))
+        if pc.any(pc.is_in(schema.encode_keys(deleted), value_set=keys)).as_py():
+            return True
+    return False
 
 
 def _has_deletes(batch: pa.RecordBatch) -> bool:

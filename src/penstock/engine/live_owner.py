@@ -15,7 +15,8 @@ Columns = tuple[int, ...] | None
 class LiveOwner:
     """One owner of an open table. Changed only in the committer.
 
-    `pending` has, for each bucket with uncommitted changes, the offset at or below the first of them.
+    `pending` has, for each bucket with uncommitted changes, the offset at or below the first of them; `reach` a
+    lower one, where others' changes before it were undone since: to undo this owner's, they must be known.
     """
 
     record: OwnerRecord
@@ -23,6 +24,7 @@ class LiveOwner:
     expires_ms: int
     seen_ms: int
     pending: dict[BucketId, int] = field(default_factory=dict)
+    reach: dict[BucketId, int] = field(default_factory=dict)
 
     @property
     def pin(self) -> str:

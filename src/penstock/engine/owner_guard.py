@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.engine.attempts import AttemptCounts
 from penstock.engine.column_locks import ColumnLocks
 from penstock.engine.live_owner import LiveOwner
@@ -113,6 +115,7 @@ class OwnerGuard:
             if owner is not None:
                 self.locks.check_undoable(write, owner)
             self.settle_removal(stamp.owner)
+        self._tell_doubts(write)
         if owner is None or stamp.epoch == NO_EPOCH:
             return
         for bucket in write.parts:
@@ -131,10 +134,20 @@ class OwnerGuard:
             self._undo.undo(other)
         return bool(others)
 
+    def doubted(self, stamp: OwnerStamp, bucket: BucketId) -> int | None:
+        """Return the offset from which on rows may hang on changes that an undo takes back, but not this write."""
+        starts = [
+            owner.pending[bucket]
+            for owner in self._book
+            if bucket in owner.pending and (owner.record.number != stamp.owner or self._has_attempts(stamp, bucket))
+        ]
+        return min(starts, default=None)
+
     def adopt(self, tablet: Tablet) -> None:
         """Pin what owners have uncommitted in a bucket that is taken up."""
         for owner in self._book:
             owner.pending.pop(tablet.bucket, None)
+            owner.reach.pop(tablet.bucket, None)
             self._undo.adopt(owner, tablet)
             for attempt in tablet.state.owners.run(owner.record.number, owner.record.fence).opened:
                 self.counts.doubt(attempt)
@@ -168,6 +181,21 @@ class OwnerGuard:
                 committed=record.committed,
             )
         return owner
+
+    def _tell_doubts(self, write: QueuedWrite) -> None:
+        if not any(owner.pending for owner in self._book):
+            return
+        doubts = {bucket: self.doubted(write.stamp, bucket) for bucket in write.parts}
+        if any(doubted is not None for doubted in doubts.values()):
+            write.parts = {bucket: replace(part, doubted=doubts[bucket]) for bucket, part in write.parts.items()}
+
+    def _has_attempts(self, stamp: OwnerStamp, bucket: BucketId) -> bool:
+        """Tell whether a write of no attempt may meet what an attempt of its epoch wrote: that may be undone alone."""
+        tablet = self._table.committer.tablets.get(bucket)
+        if stamp.attempt != NO_ID or tablet is None:
+            return False
+        run = tablet.state.owners.run(stamp.owner, stamp.fence)
+        return bool(run.opened) and run.ended is None
 
     def _runs(self, write: QueuedWrite) -> list[tuple[BucketId, AttemptRun]]:
         tablets = self._table.committer.tablets

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from penstock.engine.live_owner import LiveOwner
 from penstock.engine.live_table import LiveTable
 from penstock.engine.owner_book import OwnerBook
 from penstock.engine.undo_plan import plan_undo
 from penstock.engine.write_group import OwnerStamp, QueuedWrite
 from penstock.errors import NotLeaderError
+from penstock.log.batch_directory import BatchDirectory
 from penstock.model.bucket import BucketId
 from penstock.model.change import BatchKind
 from penstock.model.facts import NO_ID
@@ -27,12 +30,15 @@ class OwnerUndo:
 
     def adopt(self, owner: LiveOwner, tablet: Tablet) -> None:
         """Find the first uncommitted change of an owner in a bucket, and pin it."""
-        start, view = max(owner.record.start(tablet.bucket), tablet.pins.base), tablet.view
+        base, view = tablet.pins.base, tablet.view
+        start = max(owner.record.start(tablet.bucket), base)
         directory = view.directory(start, view.visible)
         mine = (directory.owner == owner.record.number) & (directory.epoch > owner.record.committed)
         mine &= (directory.kind == BatchKind.DATA) & (directory.rows > 0)
         if mine.any():
-            self.note(owner, tablet, max(start, int(directory.base_offset[mine][0])))
+            first = max(start, int(directory.base_offset[mine][0]))
+            self.note(owner, tablet, first)
+            self._extend(owner, tablet, max(base, reach_of(view.directory(base, view.visible), first)))
 
     def note(self, owner: LiveOwner, tablet: Tablet, offset: int) -> None:
         """Pin a bucket in which an owner has, or is about to have, uncommitted changes."""
@@ -47,6 +53,7 @@ class OwnerUndo:
             if tablet is not None:
                 tablet.pins.unpin(owner.pin)
         owner.pending.clear()
+        owner.reach.clear()
 
     def offsets(self, owner: LiveOwner) -> dict[BucketId, int]:
         """Return the present offsets of all buckets; those led elsewhere keep theirs."""
@@ -92,6 +99,7 @@ class OwnerUndo:
             owner.pending.get(bucket, tablet.view.visible),
             owner=record.number,
             committed=record.committed,
+            reach=owner.reach.get(bucket),
             attempt=attempt,
             locked=self._table.info.options.column_lock_enabled,
             columns_of=self._columns,
@@ -104,7 +112,33 @@ class OwnerUndo:
         ]
         if writes:
             self._table.committer.commit_now(writes)
+            # Others may have written what this took back, and be undone later: by then it must not be compacted away.
+            start = owner.reach.get(bucket, owner.pending[bucket])
+            for other in self._book:
+                if other is not owner and bucket in other.pending:
+                    self._extend(other, tablet, start)
         return plan.counts
+
+    @staticmethod
+    def _extend(owner: LiveOwner, tablet: Tablet, offset: int) -> None:
+        bucket = tablet.bucket
+        if offset < owner.reach.get(bucket, owner.pending[bucket]):
+            tablet.pins.pin(owner.pin, offset)
+            owner.reach[bucket] = offset
 
     def _columns(self, schema_id: int) -> tuple[int, ...]:
         return tuple(column.id for column in self._table.known_schema(schema_id).value_columns)
+
+
+def reach_of(directory: BatchDirectory, first: int) -> int:
+    """Return the offset from which on the log has all that was undone after `first`, `first` itself if nothing was."""
+    undoes = np.isin(directory.kind, (BatchKind.UNDO, BatchKind.ORPHAN))
+    reach, before = first, None
+    while reach != before:
+        before = reach
+        for mark in np.flatnonzero(undoes & (directory.base_offset >= reach)).tolist():
+            taken = ~undoes & (directory.owner == directory.owner[mark]) & (directory.epoch > directory.epoch[mark])
+            taken[mark:] = False
+            if taken.any():
+                reach = min(reach, int(directory.base_offset[taken][0]))
+    return reach

@@ -25,6 +25,7 @@ from penstock.engine.owner_undo import OwnerUndo
 from penstock.engine.settings import Settings
 from penstock.engine.staged_commit import StagedCommit
 from penstock.errors import ConflictError, InvalidError, PenstockError, UnsupportedError
+from penstock.model.aggregate import AggFunction
 from penstock.model.owner import AcquireOwner, EpochBegun, EpochStatus, OwnerGrant, OwnerInfo, UndoResult
 from penstock.model.owner_token import OwnerToken
 from penstock.model.principal import current
@@ -365,13 +366,14 @@ class Owners:
             raise InvalidError("the ttl is longer than zero", ttl_ms=call.ttl_ms)
         if call.columns is None:
             return None
-        wanted = [info.schema.column(name) for name in call.columns]
-        ids = tuple(sorted({column.id for column in wanted if column.name not in info.primary_key}))
+        wanted = [info.schema.column(name) for name in call.columns if name not in info.primary_key]
+        ids = tuple(sorted({column.id for column in wanted}))
         if not ids:
             raise InvalidError("columns= names no column besides the key", columns=list(call.columns))
         # A row that its epoch makes may go again. Whoever wrote another column of it meanwhile would be left with a
-        # row that lacks a required value: so an owner of such a column excludes all others.
-        return None if any(not column.nullable and column.id in ids for column in wanted) else ids
+        # row that lacks a required value, or begins with no first value: an owner of such a column excludes all others.
+        begins = any(not column.nullable or column.agg is AggFunction.FIRST_VALUE for column in wanted)
+        return None if begins else ids
 
     def _step(self, step: Callable[[], T]) -> T:
         return self._table.committer.run(step)

@@ -237,6 +237,7 @@ class StagedCommit:
     def _write(self, owner: LiveOwner, file: StagedFile, buckets: Container[BucketId] | None) -> QueuedWrite | None:
         """Return what is still to be applied of a staged call, in these buckets or in all."""
         record = owner.record
+        stamp = OwnerStamp(record.number, record.fence, file.epoch, file.attempt)
         parts: dict[BucketId, Request] = {}
         for bucket, request in self._rows.read(file, self._table.schema, buckets).items():
             tablet = self._table.committer.tablets.get(bucket)
@@ -248,12 +249,11 @@ class StagedCommit:
                 continue  # its partition was dropped, and the rows with it
             mark = tablet.state.owners.staged(record.number)
             if mark is None or (mark.epoch, mark.number) < (file.epoch, file.turn):
-                parts[bucket] = self._as_known(request)
+                parts[bucket] = replace(self._as_known(request), doubted=self._guard.doubted(stamp, bucket))
         if not parts:
             return None
         first = next(iter(parts.values()))
         size = sum(request.rows.nbytes for request in parts.values())
-        stamp = OwnerStamp(record.number, record.fence, file.epoch, file.attempt)
         return QueuedWrite(
             parts,
             file.rows,

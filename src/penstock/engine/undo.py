@@ -8,8 +8,12 @@ touched. All of it follows from the log:
 - A column that the changes to undo name returns to the value it had just before the first of them
   that names it; unless another change, one that survives, has named it since: then to that one's.
 - A key lives on afterwards as the last surviving change after the first undone one left it; without
-  one, as it was before. A row that an undo kept only for others' sake (an *orphan*) has lost the base
-  it stood on: changes before that undo can no longer say that the key existed before them.
+  one, as it was before.
+- What was before is asked of the changes that count now. Another undo may have taken back, since then, what the
+  first change stood on: a row made or deleted by somebody else's epoch. So the key's *origin* is the first change
+  that such an undo took back; from there on only surviving changes are heard.
+- A row that an undo kept only for others' sake is written as an *orphan*. In logs that no longer have what
+  that undo took back, it says that the key did not exist before.
 - A row without a value where one is required must not be. Where an undo would leave one, the key is left
   alone. With locks nobody writes a row that another's epoch may take back so, but in older logs.
 """
@@ -54,11 +58,12 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Whose changes are undone: an owner's above its committed epoch, of one attempt if not 0."""
+    """Whose changes are undone: an owner's above its committed epoch from an offset on, of one attempt if not 0."""
 
     owner: int
     committed: int
     attempt: int = 0
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ def find_undone(changes: Changes, target: Target, *, locked: bool, required: Mas
     undoes = np.isin(changes.kind, (BatchKind.UNDO, BatchKind.ORPHAN))
     covered = _covered(changes, undoes)
     mine = ~undoes & ~covered & (changes.owner == target.owner) & (changes.epoch > target.committed)
-    mine &= changes.epoch >= 0
+    mine &= (changes.epoch >= 0) & (changes.offset >= target.start)
     if target.attempt:
         mine &= changes.attempt == target.attempt
     if not mine.any():
@@ -93,12 +98,12 @@ def find_undone(changes: Changes, target: Target, *, locked: bool, required: Mas
     concerned = np.zeros(int(changes.key.max()) + 1, np.bool_)
     concerned[changes.key[mine]] = True
     rows = np.flatnonzero(concerned[changes.key])
-    undone = _decide(changes, rows, mine[rows], (~undoes & ~covered & ~mine)[rows], locked=locked)
+    undone = _decide(changes, rows, mine[rows], covered[rows], (~undoes & ~covered & ~mine)[rows], locked=locked)
     lacking = undone.lives & (undone.source[:, required] == NO_OFFSET).any(axis=1)
     return replace(undone, superseded=undone.superseded | lacking)
 
 
-def _decide(changes: Changes, rows: Int64s, mine: Mask, survives: Mask, *, locked: bool) -> Undone:
+def _decide(changes: Changes, rows: Int64s, mine: Mask, covered: Mask, survives: Mask, *, locked: bool) -> Undone:
     key = changes.key[rows]
     starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
     segment = np.cumsum(np.concatenate([[True], key[1:] != key[:-1]])) - 1
@@ -106,8 +111,10 @@ def _decide(changes: Changes, rows: Int64s, mine: Mask, survives: Mask, *, locke
     named, op, offset, prev = changes.named[rows], changes.op[rows], changes.offset[rows], changes.prev[rows]
     first = np.minimum.reduceat(np.where(mine, place, _LATE), starts)
     last = np.maximum.reduceat(np.where(mine, place, -1), starts)
-    orphaned = (changes.kind[rows] == BatchKind.ORPHAN) & (place > first[segment])
-    existed = (prev[first] != NO_OFFSET) & ~np.logical_or.reduceat(orphaned, starts)
+    origin, lost = _origins(changes, rows, covered, starts, first)
+    heard = survives & (place >= origin[segment])
+    former = np.maximum.reduceat(np.where(heard & (place < first[segment]), place, -1), starts)
+    existed = np.where(former >= 0, op[former] != Op.DELETE, (prev[origin] != NO_OFFSET) & ~lost)
     survivor = np.maximum.reduceat(np.where(survives & (place > first[segment]), place, -1), starts)
     lives = np.where(survivor >= 0, op[survivor] != Op.DELETE, existed)
     columns = np.logical_or.reduceat(named & mine[:, None], starts, axis=0)
@@ -123,9 +130,32 @@ def _decide(changes: Changes, rows: Int64s, mine: Mask, survives: Mask, *, locke
         began = np.where(touched, began, 0)
         newer_place = np.maximum.reduceat(np.where(survives & names, place, -1), starts)
         theirs = np.where(op[newer_place] == Op.DELETE, NO_OFFSET, offset[newer_place])
-        value = np.where(newer_place > began, theirs, prev[began])
+        earlier = np.maximum.reduceat(np.where(heard & names & (place < began[segment]), place, -1), starts)
+        before = np.where(earlier >= 0, np.where(op[earlier] == Op.DELETE, NO_OFFSET, offset[earlier]), prev[origin])
+        before = np.where(origin < first, before, prev[began])
+        value = np.where(newer_place > began, theirs, before)
         source[touched, column] = value[touched]
     return Undone(key[starts], rows[first], lives, lives & ~existed, superseded, source)
+
+
+def _origins(changes: Changes, rows: Int64s, covered: Mask, starts: Int64s, first: Int64s) -> tuple[Int64s, Mask]:
+    """Return the origin of each key, and which keys have lost it: the log no longer has what an orphan stood on."""
+    kind, owner, attempt, place = changes.kind[rows], changes.owner[rows], changes.attempt[rows], np.arange(len(rows))
+    segment = np.repeat(np.arange(len(starts)), np.diff([*starts, len(rows)]))
+    undoes = np.isin(kind, (BatchKind.UNDO, BatchKind.ORPHAN))
+    origin, lost = first, np.zeros(len(starts), np.bool_)
+    while True:
+        before, later = origin, undoes & (place > origin[segment])
+        for who, which in sorted(set(zip(owner[later].tolist(), attempt[later].tolist(), strict=True))):
+            marks = later & (owner == who) & (attempt == which)
+            last = np.maximum.reduceat(np.where(marks, place, -1), starts)
+            taken = covered & (owner == who) & ((attempt == which) | (which == 0)) & (place < last[segment])
+            began = np.minimum.reduceat(np.where(taken, place, _LATE), starts)
+            origin = np.minimum(origin, began)
+            orphans = np.logical_or.reduceat(marks & (kind == BatchKind.ORPHAN), starts)
+            lost = lost | (orphans & (began == _LATE))
+        if np.array_equal(before, origin):
+            return origin, lost
 
 
 def _covered(changes: Changes, undoes: Mask) -> Mask:

@@ -51,6 +51,7 @@ def plan_undo(
     *,
     owner: int,
     committed: int,
+    reach: int | None = None,
     attempt: bytes = NO_ID,
     locked: bool,
     columns_of: ColumnsOf,
@@ -58,17 +59,19 @@ def plan_undo(
 ) -> UndoPlan:
     """Return how to undo an owner's changes from `start` on that are above its committed epoch.
 
+    From `reach` on, if it is lower, the log has what other undos took back since, on which these may stand.
     `required` are the columns outside the key that are never null.
     """
     view, schema = tablet.view, tablet.schema
-    directory = view.directory(start, view.visible)
+    reach = start if reach is None else reach
+    directory = view.directory(reach, view.visible)
     wanted = (directory.owner == owner) & (directory.epoch > committed) & (directory.rows > 0)
     columns = tuple(int(f.name) for f in schema.user_columns if int(f.name) not in schema.key_columns)
-    found = _read(tablet, start, directory, wanted, columns=columns, columns_of=columns_of) if wanted.any() else None
+    found = _read(tablet, reach, directory, wanted, columns=columns, columns_of=columns_of) if wanted.any() else None
     if found is None:
         return UndoPlan((), BucketUndo(0, 0, 0))
     codes = _attempt_codes(directory)
-    target = Target(owner, committed, 0 if attempt == NO_ID else codes.get(attempt, -1))
+    target = Target(owner, committed, 0 if attempt == NO_ID else codes.get(attempt, -1), start)
     undone = find_undone(found.changes, target, locked=locked, required=np.isin(columns, required))
     handled = np.flatnonzero(~undone.superseded)
     live = tablet.live_offsets(found.keys.take(pa.array(undone.key)))

@@ -220,4 +220,5 @@ def _joined(requests: Sequence[Request]) -> Request:
     first = requests[0]
     rows = pa.concat_batches([request.rows for request in requests])
     calls = np.repeat(np.arange(len(requests)), [request.rows.num_rows for request in requests])
-    return Request(rows, keys, first.deletes, first.columns, first.clears, first.mode, calls=calls)
+    doubted = min((request.doubted for request in requests if request.doubted is not None), default=None)
+    return Request(rows, keys, first.deletes, first.columns, first.clears, first.mode, calls=calls, doubted=doubted)

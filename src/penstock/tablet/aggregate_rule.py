@@ -1,7 +1,8 @@
 """The rule `aggregate`: each column folds what is written into what is there, by its own function.
 
 A batch is folded by key first, so a key is one change however often it occurs. A column that the
-writer did not name keeps its value. A row that comes out as it was is no change.
+writer did not name keeps its value. A row that comes out as it was is no change, unless an undo may take
+away what the write would have made.
 """
 
 from __future__ import annotations
@@ -33,13 +34,17 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Meeting:
-    """A request and the rows that it meets: `groups` has one row for each slot, `old` its stored values."""
+    """A request and the rows that it meets: `groups` has one row for each slot, `old` its stored values.
+
+    `doubted` tells which of these may be there only until an undo; None: none may.
+    """
 
     request: Request
     segments: Segments
     groups: KeyGroups
     there: Mask
     old: pa.RecordBatch
+    doubted: Mask | None = None
 
     @property
     def first_rows(self) -> Offsets:
@@ -100,14 +105,15 @@ class AggregateRule:
         values = self._values(schema)
         done: list[_Folded] = []
         for number, one in enumerate(rounds):
+            doubted = None
             if number == 0:
-                there = groups.live >= 0
+                there, doubted = groups.live >= 0, request.doubts(groups.live)
                 old = _stored(groups.live, there, fetch, values)
             else:
                 before = np.searchsorted(rounds[number - 1].keys, one.keys)
                 there = np.ones(len(one.keys), np.bool_)
                 old = done[-1].images.select(values.names).take(pa.array(before))
-            done.append(self._fold(_Meeting(request, one.segments, groups, there, old), schema))
+            done.append(self._fold(_Meeting(request, one.segments, groups, there, old, doubted), schema))
         arranged = arrange(rounds, groups)
         accept = np.concatenate([_accepted(folded) for folded in done])[arranged.places]
         return Merged(
@@ -132,6 +138,8 @@ class AggregateRule:
         deletes, accept = self._gone(inputs, folded), _changed(met, folded)
         if deletes is not None:
             accept |= deletes
+        if met.doubted is not None:
+            accept |= met.doubted & _made_alone(met, inputs)
         return _Folded(self._images(met, folded, schema), deletes, None if accept.all() else accept)
 
     def _meet(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> _Meeting:
@@ -143,7 +151,8 @@ class AggregateRule:
             live = groups.live
             groups = KeyGroups.of_distinct(live)
         there = live >= 0
-        return _Meeting(request, segments, groups, there, _stored(live, there, fetch, self._values(schema)))
+        old = _stored(live, there, fetch, self._values(schema))
+        return _Meeting(request, segments, groups, there, old, request.doubts(live))
 
     def _values(self, schema: pa.Schema) -> pa.Schema:
         return pa.schema([field for field in schema if field.name in self._columns])
@@ -208,6 +217,17 @@ def _stored(live: Offsets, there: Mask, fetch: Fetch, columns: pa.Schema) -> pa.
     if not there.any():
         return pa.RecordBatch.from_arrays([pa.nulls(len(live), field.type) for field in columns], schema=columns)
     return fetch(live[there], columns).take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+
+def _made_alone(met: _Meeting, inputs: dict[str, Inputs]) -> Mask:
+    """Tell which slots would have a row if only this write had been made: not those that take back nothing."""
+    retracts = met.segments.arrange_mask(met.request.retracts)
+    if retracts is None:
+        return np.ones(len(met.there), np.bool_)
+    made = met.segments.any(~retracts)
+    for given in inputs.values():
+        made = made | given.touched
+    return made
 
 
 def _changed(met: _Meeting, folded: dict[str, pa.Array]) -> Mask:

@@ -1,7 +1,7 @@
 """The rule `last_row`: the last writer wins, column by column where only some are named.
 
 A full upsert always is a change. A partial update, or a delete of columns, that leaves the row as
-it was is none.
+it was is none, unless an undo may take away what the update would have made.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ class LastRow:
         accept = ~(_same_as_before(request.rows, old, groups, targets) & live_before(groups, request.deletes))
         if request.deletes is not None:
             accept |= request.deletes
+        doubted = request.doubts(groups.live)
+        if doubted is not None:
+            accept[groups.first_rows[doubted]] = True
         return Merged(pa.RecordBatch.from_arrays(arrays, schema=schema), groups, request.deletes, accept)
 
     def _clear(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:

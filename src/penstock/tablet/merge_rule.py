@@ -29,7 +29,9 @@ class Request:
     `clears`: the named columns become null, and a row that has nothing left goes. On aggregating
     tables `mode` says what the values are, and `retracts` marks rows that take theirs back.
     `exact`: the rows are whole images, stored as they are, whatever the rule. `calls` numbers the call
-    that each row came with, ascending, where several are planned together; None: one call.
+    that each row came with, ascending, where several are planned together; None: one call. A live row at
+    `doubted` or later may be there only by changes that somebody else's undo takes back: who writes it makes a
+    change, though he leaves it as it is. None: there is no such row.
     """
 
     rows: pa.RecordBatch
@@ -41,6 +43,11 @@ class Request:
     retracts: Mask | None = None
     exact: bool = False
     calls: npt.NDArray[np.int64] | None = None
+    doubted: int | None = None
+
+    def doubts(self, live: Offsets) -> Mask | None:
+        """Tell which of these live rows may be there only until an undo; None: none may."""
+        return None if self.doubted is None else live >= self.doubted
 
 
 @dataclass(frozen=True, slots=True)

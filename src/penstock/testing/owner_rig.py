@@ -146,7 +146,10 @@ class OwnerRig:
 
     def write(self, rows: Sequence[Mapping[str, Any]], **facts: Any) -> WriteResult:
         """Write rows in a step of their own, so that a simulated crash reaches the caller."""
-        call = self.call(rows, **facts)
+        return self.send(self.call(rows, **facts))
+
+    def send(self, call: WriteCall) -> WriteResult:
+        """Make a write call in a step of its own."""
         queued = self.table.route(call)
         if call.owner is not None:
             self.owners.guard.stamp(call, queued)
