@@ -24,6 +24,7 @@ SNAPSHOTS: Final = pa.schema(
         ("created", pa.timestamp("ms", "UTC")),
         ("bytes", pa.int64()),
         ("leased_by", pa.string()),
+        ("damaged", pa.string()),
     ]
 )
 
@@ -56,10 +57,11 @@ def snapshot_records(snapshots: Iterable[Snapshot]) -> list[dict[str, Any]]:
             "table": found.bucket.table,
             "bucket": bucket_name(found.bucket),
             "id": found.id,
-            "offset": found.offset,
-            "created": found.created_ms,
+            "offset": None if found.damaged else found.offset,
+            "created": None if found.damaged else found.created_ms,
             "bytes": found.bytes,
             "leased_by": ", ".join(found.leased_by),
+            "damaged": found.damaged,
         }
         for found in snapshots
     ]

@@ -109,12 +109,12 @@ def pin_newest(link: Link, info: TableInfo, buckets: tuple[TableBucket, ...] | N
     for attempt in range(TRIES):
         found = link.retry.run(lambda: link.node.list_snapshots(info.table_id))
         wanted = buckets or link.retry.run(lambda: link.node.buckets(info.table_id))
-        if {snapshot.bucket for snapshot in found}.issuperset(wanted):
-            # Oldest first: the newest of each bucket is what stays.
-            newest = {snapshot.bucket: snapshot.offset for snapshot in found}
-        else:
+        # Oldest first: the newest of each bucket is what stays.
+        last = {snapshot.bucket: snapshot for snapshot in found}
+        if any(bucket not in last or last[bucket].damaged for bucket in wanted):
             taken = link.retry.run(lambda: link.node.create_snapshot(info.table_id))
-            newest = {snapshot.bucket: snapshot.offset for snapshot in taken}
+            last = {snapshot.bucket: snapshot for snapshot in taken}
+        newest = {bucket: snapshot.offset for bucket, snapshot in last.items()}
         try:
             return CutPin.take(link, info.table_id, as_of={b: newest[b] for b in wanted}, buckets=tuple(wanted))
         except OffsetOutOfRangeError:

@@ -91,6 +91,7 @@ class Engine(LeaseCalls, OwnerCalls):
         self._tables = OpenTables(self._catalog, storage, Terms(metadata), self._grace, holds, clock=clock)
         self.owners = NodeOwners(self._tables.get, metadata, disk=storage.disk, settings=settings, clock=clock)
         self._tables.on_open = self.owners.attach
+        self._tables.committed_offsets = self.owners.committed_offsets
         self._tables.finish_drops()
         self._cuts = Cuts(settings, clock)
         self._named_cuts = NamedCuts(metadata, clock)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from penstock.codec.lease_record import Hold
-from penstock.errors import OffsetOutOfRangeError, SnapshotNotFoundError
+from penstock.errors import CorruptionError, OffsetOutOfRangeError, SnapshotNotFoundError, UnsupportedError
 from penstock.model.bucket import BucketId
 from penstock.tablet.tablet import Tablet
 
@@ -77,7 +77,7 @@ class Holds:
                 pin(tablet, holder, hold)
             except OffsetOutOfRangeError as error:
                 _log.error("what a lease holds is gone holder=%s bucket=%s reason=%s", holder, tablet.bucket, error)
-            except SnapshotNotFoundError as error:
+            except (SnapshotNotFoundError, CorruptionError, UnsupportedError) as error:
                 _log.error("a leased snapshot can be read through the node only holder=%s reason=%s", holder, error)
 
 
@@ -87,6 +87,7 @@ def pin(tablet: Tablet, holder: str, hold: Hold) -> None:
     Raises:
         OffsetOutOfRangeError: the base has passed it.
         SnapshotNotFoundError: the snapshot is gone; its offset is pinned nevertheless.
+        CorruptionError, UnsupportedError: it cannot be read; its offset is pinned nevertheless.
     """
     tablet.pins.pin(holder, hold.pin)
     if hold.snapshot_id:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from penstock.codec.backup_inventory import BackupInventory
@@ -26,6 +26,7 @@ from penstock.engine.table_pins import not_led
 from penstock.errors import InvalidError
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import Offsets
+from penstock.model.change import NO_OFFSET
 from penstock.model.lease import AcquireLease, Leased, LeaseInfo, LeaseTime, Snapshot
 from penstock.model.principal import current, may_change
 from penstock.runtime.clock import Clock
@@ -84,13 +85,13 @@ class LeaseDesk:
     def list_snapshots(self, table_id: int) -> list[Snapshot]:
         """Return the snapshots of a table, by bucket, oldest first."""
         table = self._tables.get(table_id)
-        tablets = [(name, table.tablet(table.bucket_id(name))) for name in table.buckets()]
-        return [
-            self._shown(name, tablet, found)
-            for name, tablet in tablets
-            if tablet is not None
-            for found in tablet.snapshots.all()
-        ]
+        shown: list[Snapshot] = []
+        for name in table.buckets():
+            tablet = table.tablet(table.bucket_id(name))
+            if tablet is not None:
+                found = [self._shown(name, tablet, snapshot) for snapshot in tablet.snapshots.all()]
+                shown += sorted([*found, *_damaged(name, tablet)], key=lambda snapshot: snapshot.id or 0)
+        return shown
 
     def acquire(self, call: AcquireLease) -> LeaseInfo:
         """Take a lease, or more under one that is held."""
@@ -283,3 +284,10 @@ class LeaseDesk:
 
 def _lease_ids(holders: Sequence[str]) -> tuple[str, ...]:
     return tuple(holder.removeprefix(_LEASE) for holder in holders if holder.startswith(_LEASE))
+
+
+def _damaged(name: TableBucket, tablet: Tablet) -> Iterator[Snapshot]:
+    """Yield the snapshots of a bucket that cannot be read: their files are all that is known of them."""
+    for snapshot_id, error in tablet.snapshots.damaged().items():
+        path = tablet.snapshots.path(snapshot_id)
+        yield Snapshot(snapshot_id, name, NO_OFFSET, 0, tablet.files.disk.size(path), path=path, damaged=str(error))

@@ -14,6 +14,7 @@ from penstock.engine.owner_record import PREFIX, OwnerRecord, table_prefix
 from penstock.engine.owners import Owners
 from penstock.engine.settings import Settings
 from penstock.errors import ClosedError, NotFoundError, PenstockError, UnavailableError
+from penstock.model.bucket import BucketId
 from penstock.model.calls import WriteCall, WriteResult
 from penstock.model.owner import AcquireOwner, AttemptEnd, EpochBegun, OwnerGrant, OwnerInfo, UndoResult
 from penstock.model.owner_token import OwnerToken
@@ -48,6 +49,14 @@ class NodeOwners:
         owners = Owners(table, self._store, disk=self._disk, settings=self._settings, clock=self._clock)
         with self._lock:
             self._owners[table.info.table_id] = owners
+
+    def committed_offsets(self, table_id: int) -> dict[BucketId, int]:
+        """Return the greatest offset that owners of a table have recorded of each bucket."""
+        reached: dict[BucketId, int] = {}
+        for _, record in self._records(table_prefix(table_id)):
+            for bucket, offset in record.offsets.items():
+                reached[bucket] = max(reached.get(bucket, 0), offset)
+        return reached
 
     def resume(self) -> None:
         """Open the tables whose owners have something to finish or to undo."""
@@ -144,9 +153,9 @@ class NodeOwners:
         with self._lock:
             return self._owners[table_id]
 
-    def _records(self) -> list[tuple[int, OwnerRecord]]:
+    def _records(self, prefix: str = PREFIX) -> list[tuple[int, OwnerRecord]]:
         found = []
-        for entry in self._store.list(PREFIX):
+        for entry in self._store.list(prefix):
             table_id = int(entry.key.split("/")[1])
             found.append((table_id, OwnerRecord.from_bytes(entry.value, table_id=table_id, name=entry.key)))
         return found

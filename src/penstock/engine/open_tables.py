@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from penstock.engine.catalog import Catalog
 from penstock.engine.grace import Grace
@@ -21,6 +22,7 @@ from penstock.model.log_state import GonePartition, LogState, gone_with
 from penstock.model.partition import PartitionInfo
 from penstock.model.table import TableInfo
 from penstock.runtime.clock import Clock
+from penstock.tablet.durable import Durable
 from penstock.tablet.merge_rule import MergeRule
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.tablet_schema import TabletSchema
@@ -58,6 +60,8 @@ class OpenTables:
         # Their readers may come back: to them the restart of a node is a pause.
         self._waiting = set(catalog.partitions.dropped())
         self._waiting_until_ms = clock.monotonic_ms() + grace.ttl_ms
+        self.committed_offsets: Callable[[int], Mapping[BucketId, int]] = lambda table_id: {}
+        """Called with the id of a table that is about to be opened: how far its owners know its buckets to reach."""
 
     def get(self, table_id: int) -> LiveTable:
         """Return the table, opened if it was not.
@@ -239,12 +243,21 @@ class OpenTables:
         self._catalog.forget(table_id)
 
     def _open(self, info: TableInfo) -> LiveTable:
-        return LiveTable(
-            info, self._catalog, self._open_tablet, terms=self._terms, clock=self._clock, syncs=self._syncs
-        )
+        open_tablet = partial(self._open_tablet, self.committed_offsets(info.table_id))
+        return LiveTable(info, self._catalog, open_tablet, terms=self._terms, clock=self._clock, syncs=self._syncs)
 
-    def _open_tablet(self, bucket: BucketId, schema: TabletSchema, rule: MergeRule, first_offset: int) -> Tablet:
-        tablet = self._storage.open_tablet(bucket, schema, rule, first_offset)
+    def _open_tablet(
+        self,
+        committed: Mapping[BucketId, int],
+        bucket: BucketId,
+        schema: TabletSchema,
+        rule: MergeRule,
+        first_offset: int,
+    ) -> Tablet:
+        # A lease is recorded after the log was synced, an owner's commit where every write is.
+        leased = max((hold.offset for hold in self._holds.of(bucket).values()), default=0)
+        durable = Durable(leased, committed.get(bucket, 0))
+        tablet = self._storage.open_tablet(bucket, schema, rule, first_offset, durable)
         self._holds.protect(tablet)
         self._grace.hold(tablet)
         return tablet

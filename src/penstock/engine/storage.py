@@ -18,6 +18,7 @@ from penstock.log.settings import LogSettings
 from penstock.model.bucket import BucketId
 from penstock.runtime.disk import Disk
 from penstock.tablet.bucket_files import BucketFiles
+from penstock.tablet.durable import NOTHING_DURABLE, Durable
 from penstock.tablet.merge_rule import MergeRule
 from penstock.tablet.recovery import open_tablet
 from penstock.tablet.settings import TabletSettings
@@ -42,11 +43,24 @@ class Storage:
         self._cache = ChunkCache(self._log_settings.cache_bytes_max)
         self._tablet_settings = TabletSettings(segment_bytes=settings.segment_bytes, fsync=settings.fsync)
 
-    def open_tablet(self, bucket: BucketId, schema: TabletSchema, rule: MergeRule, first_offset: int) -> Tablet:
-        """Open a bucket, or make one, whose log begins at `first_offset`."""
+    def open_tablet(
+        self,
+        bucket: BucketId,
+        schema: TabletSchema,
+        rule: MergeRule,
+        first_offset: int,
+        durable: Durable = NOTHING_DURABLE,
+    ) -> Tablet:
+        """Open a bucket, or make one, whose log begins at `first_offset` and is as long as others know it to be."""
         files = BucketFiles(self.disk, bucket, self._pool, self._cache, self._log_settings)
         return open_tablet(
-            files, schema, rule=rule, index=self.index, settings=self._tablet_settings, first_offset=first_offset
+            files,
+            schema,
+            rule=rule,
+            index=self.index,
+            settings=self._tablet_settings,
+            first_offset=first_offset,
+            durable=durable,
         )
 
     def remove_table(self, table_id: int, buckets: list[BucketId]) -> None:

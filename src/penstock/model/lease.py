@@ -17,7 +17,8 @@ LEASE_ID_BYTES_MAX: Final = 200
 class Snapshot:
     """A bucket as it was at an offset. A cut that a lease pins has neither an `id` nor files of its own.
 
-    `path` is where a reader that goes straight to storage finds it, relative to the data directory.
+    `path` is where a reader that goes straight to storage finds it, relative to the data directory. `damaged` says
+    why it cannot be read; its offset is -1 then.
     """
 
     id: int | None
@@ -27,6 +28,7 @@ class Snapshot:
     bytes: int
     leased_by: tuple[str, ...] = ()
     path: str | None = None
+    damaged: str | None = None
 
     @property
     def created_at(self) -> datetime:

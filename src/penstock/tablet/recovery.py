@@ -23,6 +23,7 @@ from penstock.model.change import OP, PREV, SYSTEM_FIELDS, Op
 from penstock.model.facts import NO_ID
 from penstock.tablet.active_segment import ClosedTail
 from penstock.tablet.bucket_files import BucketFiles
+from penstock.tablet.durable import NOTHING_DURABLE, Durable
 from penstock.tablet.ends import Ends
 from penstock.tablet.index_replay import replay_index
 from penstock.tablet.merge_rule import MergeRule
@@ -46,6 +47,7 @@ def open_tablet(
     index: KeyIndex,
     settings: TabletSettings,
     first_offset: int = 0,
+    durable: Durable = NOTHING_DURABLE,
 ) -> Tablet:
     """Open or create a bucket, whose log begins at `first_offset`; its index is caught up with its log.
 
@@ -57,9 +59,10 @@ def open_tablet(
     files.sync_names()
     manifest = files.newest_manifest()
     # What there is of the index begins with the log: one that knows nothing is behind nothing else.
-    applied = max(index.applied(files.bucket), first_offset) if schema.keyed else first_offset
+    applied = max(index.applied(files.bucket), first_offset)
     start = first_offset if manifest is None else manifest.log_start
-    segments = _read_segments(files, manifest, start=start, applied=applied)
+    durable = Durable(durable.always, max(durable.with_syncs, applied))
+    segments = _read_segments(files, manifest, start=start, durable=durable)
     state = _assemble(files, manifest, segments, schema, start=start)
     if schema.keyed:
         _recover_ends(files, state)
@@ -72,10 +75,10 @@ def open_tablet(
 
 
 def _read_segments(
-    files: BucketFiles, manifest: Manifest | None, *, start: int, applied: int
+    files: BucketFiles, manifest: Manifest | None, *, start: int, durable: Durable
 ) -> list[tuple[str, Segment]]:
     """Read the segments that are not sealed; once they are known to be whole, cut a torn tail and sync it."""
-    durable_end = start if manifest is None else manifest.durable_end
+    durable_end = max(start if manifest is None else manifest.durable_end, durable.always)
     found: list[tuple[str, Segment]] = []
     names = files.names("segment")
     unfinished = None
@@ -90,8 +93,8 @@ def _read_segments(
         else:
             found.append((name, segment))
     if not found or found[-1][1].boot == SYNCED:
-        # The index was written after the log was synced.
-        durable_end = max(durable_end, applied)
+        # Index and owners were written after the log was synced.
+        durable_end = max(durable_end, durable.with_syncs)
     _check_whole(files, [segment for _, segment in found], start=start, durable_end=durable_end)
     if unfinished is not None:
         # Behind a younger segment nobody could tell any more that its creation never finished.

@@ -268,6 +268,8 @@ class Tablet:
                 self.roll()
             else:
                 self._active.close()
+        if self.failure is None and not self.schema.keyed:
+            self._note_length()
         self.failure = self.failure or BucketFailedError("bucket is closed", bucket=self.bucket)
 
     def abandon(self) -> None:
@@ -290,6 +292,12 @@ class Tablet:
         if self._active is not None:
             self._active.cut_unacknowledged()
             self._active = None
+
+    def _note_length(self) -> None:
+        """Have the index know how long the log of a bucket without keys is, as it does of one with keys."""
+        if self._index.applied(self.bucket) != self.view.visible:
+            empty = pa.array([], pa.binary()), np.empty(0, np.int64)
+            self._index.apply(self.bucket, *empty, applied=self.view.visible)
 
     def _check_usable(self) -> None:
         if self.failure is not None:

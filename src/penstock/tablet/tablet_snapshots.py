@@ -33,27 +33,27 @@ class TabletSnapshots:
         self._pins = pins
         self._lock = threading.RLock()
         self._snapshots: dict[int, SnapshotFile] = {}
+        self._damaged: dict[int, CorruptionError | UnsupportedError] = {}
         self._holders: dict[int, set[str]] = {}
         self._next_id = 1
 
     def load(self) -> None:
         """Read what is stored; to be called before rubbish is removed.
 
-        A snapshot that is damaged, or whose removal was interrupted, is not offered: the bucket itself is whole.
+        One that cannot be read is listed so and not offered: the bucket itself is whole.
         """
         first_offset = self._files.bucket.first_offset(self._pins.base)
         self._next_id = first_offset // LIFE_OFFSETS * LIFE_SNAPSHOTS + 1
         for name in self._files.names(KIND):
             path = self._files.path(name)
-            self._next_id = int(name.rpartition("-")[2]) + 1
+            snapshot_id = int(name.rpartition("-")[2])
+            self._next_id = snapshot_id + 1
             try:
                 snapshot = decode_snapshot(self._files.disk.read(path), name=path)
+                self._check_whole(snapshot, path)
             except (CorruptionError, UnsupportedError) as error:
                 _log.error("snapshot cannot be read and is not offered file=%s reason=%s", path, error)
-                continue
-            if snapshot.offset < self._pins.base or not self._has_files(snapshot):
-                _log.warning("snapshot is not whole, removing it file=%s", path)
-                self._files.remove([name])
+                self._damaged[snapshot_id] = error
                 continue
             self._take_up(snapshot)
 
@@ -62,10 +62,16 @@ class TabletSnapshots:
         with self._lock:
             return [self._snapshots[snapshot_id] for snapshot_id in sorted(self._snapshots)]
 
-    def newest(self) -> SnapshotFile | None:
-        """Return the newest snapshot."""
+    def damaged(self) -> dict[int, CorruptionError | UnsupportedError]:
+        """Return the snapshots that cannot be read, by number, with the reason."""
         with self._lock:
-            return self._snapshots[max(self._snapshots)] if self._snapshots else None
+            return dict(self._damaged)
+
+    def newest(self) -> SnapshotFile | None:
+        """Return the newest snapshot; None if that is damaged: one before it is of an older cut."""
+        with self._lock:
+            newest = max((*self._snapshots, *self._damaged), default=0)
+            return self._snapshots.get(newest)
 
     def next_id(self) -> int:
         """Return the number of the next snapshot; only the one who adds it asks."""
@@ -98,9 +104,13 @@ class TabletSnapshots:
 
         Raises:
             SnapshotNotFoundError: there is no such snapshot (any more).
+            CorruptionError: it is damaged.
+            UnsupportedError: a newer version wrote it.
         """
         with self._lock:
             snapshot = self._snapshots.get(snapshot_id)
+            if snapshot_id in self._damaged:
+                raise self._damaged[snapshot_id]
             if snapshot is None:
                 raise SnapshotNotFoundError(
                     "no such snapshot, or no longer; look at list_snapshots",
@@ -137,11 +147,13 @@ class TabletSnapshots:
         """
         assert retained >= 1, "the newest snapshot stays: its number must not come again"
         with self._lock:
-            old = [s for s in sorted(self._snapshots)[:-retained] if s not in self._holders]
+            ids = sorted((*self._snapshots, *self._damaged))
+            old = [s for s in ids[:-retained] if s not in self._holders]
             for snapshot_id in old:
                 # Durably, before its files go and its pin: it must not come back without them.
                 self._remove_file(snapshot_id)
-                self._files.remove(self._forget(snapshot_id))
+                if self._damaged.pop(snapshot_id, None) is None:
+                    self._files.remove(self._forget(snapshot_id))
             return len(old)
 
     def kept_bytes(self, holder: str, retained: int) -> int:
@@ -169,9 +181,15 @@ class TabletSnapshots:
         self._pins.unpin(_pin_name(snapshot_id))
         return self._files.kept.let_go(snapshot_id)
 
-    def _has_files(self, snapshot: SnapshotFile) -> bool:
-        there = set(self._files.disk.list(self._files.directory))
-        return snapshot.file_names() <= there and snapshot.bucket == self._files.bucket
+    def _check_whole(self, snapshot: SnapshotFile, path: str) -> None:
+        """Refuse a snapshot that does not fit its bucket: whoever removes one removes its own file first."""
+        if snapshot.bucket != self._files.bucket:
+            raise CorruptionError("snapshot belongs to another bucket", file=path, bucket=snapshot.bucket)
+        if snapshot.offset < self._pins.base:
+            raise CorruptionError("snapshot lies below the base", file=path, offset=snapshot.offset)
+        gone = sorted(snapshot.file_names() - set(self._files.disk.list(self._files.directory)))
+        if gone:
+            raise CorruptionError("a file of the snapshot is missing; restore it", file=path, missing=gone[0])
 
 
 def snapshot_path(bucket: BucketId, snapshot_id: int) -> str:

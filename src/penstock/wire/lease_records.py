@@ -28,6 +28,7 @@ _SNAPSHOTS: Final = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("leased_by", pa.list_(pa.string()), nullable=False),
         pa.field("path", pa.string()),
+        pa.field("damaged", pa.string()),
     ]
 )
 _LEASED: Final = pa.schema(
@@ -36,7 +37,7 @@ _LEASED: Final = pa.schema(
 
 
 def _columns(snapshots: Iterable[Snapshot]) -> list[Sequence[Any]]:
-    rows = [(s.id, *s.bucket, s.offset, s.created_ms, s.bytes, s.leased_by, s.path) for s in snapshots]
+    rows = [(s.id, *s.bucket, s.offset, s.created_ms, s.bytes, s.leased_by, s.path, s.damaged) for s in snapshots]
     return list(zip(*rows, strict=True)) if rows else [()] * len(_SNAPSHOTS)
 
 
@@ -50,8 +51,8 @@ def _snapshots(batch: pa.RecordBatch, schema: pa.Schema) -> list[Snapshot]:
         raise InvalidError("malformed message: expected snapshots", found=str(batch.schema.names)[:200])
     columns = (batch.column(name).to_pylist() for name in _SNAPSHOTS.names)
     return [
-        Snapshot(number, TableBucket(table, partition, bucket), offset, created_ms, size, tuple(leased_by), path)
-        for number, table, partition, bucket, offset, created_ms, size, leased_by, path in zip(*columns, strict=True)
+        Snapshot(number, TableBucket(*bucket), offset, created_ms, size, tuple(leased_by), path, damaged)
+        for number, *bucket, offset, created_ms, size, leased_by, path, damaged in zip(*columns, strict=True)
     ]
 
 

@@ -1,0 +1,15 @@
+"""How far the log of a bucket must reach, as others know it: who was told of an offset may count on it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Durable(NamedTuple):
+    """Offsets that a log reaches: `always`, and `with_syncs` if every write to it was synced."""
+
+    always: int
+    with_syncs: int
+
+
+NOTHING_DURABLE: Final = Durable(0, 0)
