@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 
 import pyarrow as pa
 import pytest
@@ -95,6 +96,34 @@ def test_lookups_see_every_write_at_once(sales: penstock.Table) -> None:
         assert sales.get(city="Ulm", day=DAY) == {"city": "Ulm", "day": DAY, "n": n}
     sales.delete([{"city": "Ulm", "day": DAY}])
     assert sales.get(city="Ulm", day=DAY) is None
+
+
+def offsets_of(found: pa.Table) -> dict[str, int]:
+    told = json.loads(found.schema.metadata[b"penstock.offsets"])
+    assert all(type(offset) is str for offset in told.values())
+    return {bucket: int(offset) for bucket, offset in told.items()}
+
+
+def test_lookups_say_up_to_which_changes_they_looked(sales: penstock.Table) -> None:
+    keys = [{"city": "Ulm", "day": DAY}, {"city": "Bonn", "day": DAY}]
+    ends = {str(bucket.bucket): offsets.end for bucket, offsets in sales.offsets().items()}
+    looked = offsets_of(sales.lookup(keys))
+    assert looked
+    assert looked.items() <= ends.items()
+    assert offsets_of(sales.prefix_lookup(city="Ulm")).items() <= ends.items()
+    assert offsets_of(sales.lookup([{"city": "Rome", "day": DAY}])).items() <= ends.items()
+
+    (written,) = sales.upsert([{"city": "Ulm", "day": DAY, "n": 9}]).offsets.items()
+    assert offsets_of(sales.lookup(keys))[str(written[0].bucket)] == written[1][1]
+
+
+def test_offsets_of_lookups_name_partitions(connection: penstock.Connection) -> None:
+    t = connection.create_table("shop.p", "day INT, id INT, PRIMARY KEY (day, id)", partitioned_by=["day"], buckets=2)
+    written = t.upsert({"day": [1, 2], "id": [7, 7]}).offsets
+    named = {f"{bucket.partition}/{bucket.bucket}": end for bucket, (_, end) in written.items()}
+
+    assert offsets_of(t.lookup({"day": [1, 2], "id": [7, 7]})) == named
+    assert offsets_of(t.lookup({"day": [3], "id": [7]})) == {}
 
 
 def test_log_tables_have_no_lookup(connection: penstock.Connection) -> None:

@@ -7,18 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
+from penstock.model.bucket import TableBucket, bucket_key
 from penstock.model.table import TableInfo
-
-
-def bucket_name(bucket: TableBucket) -> str:
-    """Return how a bucket is written: its number, after its partition if it has one."""
-    return str(bucket.bucket) if bucket.partition is None else f"{bucket.partition}/{bucket.bucket}"
 
 
 def format_offsets(offsets: Mapping[TableBucket, int]) -> str:
     """Return offsets as `read_offsets` reads them."""
-    return json.dumps({bucket_name(bucket): offset for bucket, offset in offsets.items()})
+    return json.dumps({bucket_key(bucket): offset for bucket, offset in offsets.items()})
 
 
 def read_json_object(text: str, option: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import pyarrow as pa
 import typer
 
 from penstock.cli.access import open_connection
-from penstock.cli.bucket_offsets import bucket_name
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import Output, ResultOutput, Url
 from penstock.cli.output import write_records, write_result
@@ -16,6 +15,7 @@ from penstock.cli.snapshot import SNAPSHOTS, snapshot_records
 from penstock.cli.words import count, examples, say
 from penstock.client.lease import Lease
 from penstock.errors import LeaseNotFoundError
+from penstock.model.bucket import bucket_key
 
 LEASES: Final = pa.schema(
     [
@@ -78,7 +78,7 @@ def acquire(
         say(f"leased until {found.expires_at:%F %T} UTC")
         write_records(output, SNAPSHOTS, snapshot_records(found.snapshots.values()))
         for bucket, reason in found.unavailable.items():
-            say(f"not leased: {bucket.table} {bucket_name(bucket)}: {reason}")
+            say(f"not leased: {bucket.table} {bucket_key(bucket)}: {reason}")
         if found.unavailable:
             raise typer.Exit(ExitCode.FAILED)
 

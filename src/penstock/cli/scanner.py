@@ -8,10 +8,10 @@ import pyarrow as pa
 import typer
 
 from penstock.cli.access import open_connection
-from penstock.cli.bucket_offsets import bucket_name
 from penstock.cli.options import Output, ResultOutput, Url
 from penstock.cli.output import write_records, write_result
 from penstock.cli.words import examples, say
+from penstock.model.bucket import bucket_key
 
 SCANNERS: Final = pa.schema(
     [
@@ -44,7 +44,7 @@ def list_scanners(context: typer.Context, *, output: Output = None, url: Url = N
             {
                 "scanner_id": found.scanner_id,
                 "table": found.bucket.table,
-                "bucket": bucket_name(found.bucket),
+                "bucket": bucket_key(found.bucket),
                 "log_offset": found.log_offset,
                 "principal": found.principal,
                 "opened": found.opened_ms,

@@ -9,10 +9,10 @@ import pyarrow as pa
 import typer
 
 from penstock.cli.access import open_connection
-from penstock.cli.bucket_offsets import bucket_name
 from penstock.cli.options import Output, TablePathArgument, Url
 from penstock.cli.output import write_records
 from penstock.cli.words import examples
+from penstock.model.bucket import bucket_key
 from penstock.model.lease import Snapshot
 
 SNAPSHOTS: Final = pa.schema(
@@ -55,7 +55,7 @@ def snapshot_records(snapshots: Iterable[Snapshot]) -> list[dict[str, Any]]:
     return [
         {
             "table": found.bucket.table,
-            "bucket": bucket_name(found.bucket),
+            "bucket": bucket_key(found.bucket),
             "id": found.id,
             "offset": None if found.damaged else found.offset,
             "created": None if found.damaged else found.created_ms,

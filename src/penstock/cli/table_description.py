@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.cli.bucket_offsets import bucket_name
 from penstock.cli.options import OutputFormat
 from penstock.cli.output import write_records
 from penstock.client.table import Table
+from penstock.model.bucket import bucket_key
 from penstock.model.type_words import format_type
 
 COLUMNS: Final = pa.schema(
@@ -64,7 +64,7 @@ def describe_table(table: Table) -> pa.Table:
     ]
     buckets = [
         {
-            "bucket": bucket_name(found.bucket),
+            "bucket": bucket_key(found.bucket),
             "base": found.base,
             "visible": found.visible,
             "rows": found.rows,

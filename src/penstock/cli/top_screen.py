@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 
-from penstock.cli.bucket_offsets import bucket_name
 from penstock.cli.words import count, count_bytes
+from penstock.model.bucket import bucket_key
 from penstock.model.quantity import format_duration_ms
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _leases(sample: Sample) -> Grid | None:
 def _scanners(sample: Sample) -> Grid | None:
     grid = _grid(_title("scanners", sample.scanners), ("scanner", "of", "table", "bucket"), ("rows", "pages", "idle"))
     for found in sample.scanners[:ROWS_MAX]:
-        names = (found.scanner_id, found.principal, found.bucket.table, bucket_name(found.bucket))
+        names = (found.scanner_id, found.principal, found.bucket.table, bucket_key(found.bucket))
         grid.add_row(*names, _figure(found.rows), _figure(found.pages), _seconds(found.idle_ms))
     return grid if sample.scanners else None
 

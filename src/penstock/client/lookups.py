@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -14,10 +15,13 @@ from penstock.client.scan_request import project
 from penstock.client.shared_lookups import SharedLookups
 from penstock.client.single_key import SingleKey
 from penstock.errors import InvalidError, UnsupportedError
-from penstock.model.calls import LookupCall
+from penstock.model.bucket import bucket_key
+from penstock.model.calls import LookupCall, LookupResult
 from penstock.model.table import TableInfo
 
 FOUND: Final = "_found"
+OFFSETS: Final = b"penstock.offsets"
+"""Where the schema of what was looked up says up to which offset of each bucket it looked: JSON, offsets as text."""
 
 
 class Lookups:
@@ -42,7 +46,7 @@ class Lookups:
         single = self._single_key.batch(keys) if type(keys) is list and len(keys) == 1 else None
         batch = ingest_keys(keys, self._info.schema) if single is None else single
         call = self._call(batch, project(columns, self._info.schema))
-        return pa.Table.from_batches([self._lookup(call)])
+        return _table(self._lookup(call))
 
     def get(self, key: dict[str, Any]) -> dict[str, Any] | None:
         """Return the row of one key, None if there is none.
@@ -58,7 +62,7 @@ class Lookups:
             )
         single = self._single_key.batch([key[name] for name in self._info.primary_key])
         call = self._call(ingest_keys([key], self._info.schema) if single is None else single, None)
-        found = self._lookup(call)
+        found = self._lookup(call).batch
         try:
             row: dict[str, Any] = found.to_pylist()[0]
         except (ValueError, OverflowError) as error:
@@ -92,19 +96,26 @@ class Lookups:
         call = self._call(
             pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), project(columns, self._info.schema)
         )
-        return pa.Table.from_batches([self._link.retry.run(lambda: self._link.node.prefix_lookup(call)).batch])
+        return _table(self._link.retry.run(lambda: self._link.node.prefix_lookup(call)))
 
     def _require_key(self, verb: str) -> None:
         if not self._info.keyed:
             raise UnsupportedError(f"{verb} needs a table with a primary key; scan the log", table=self._info.path)
 
-    def _lookup(self, call: LookupCall) -> pa.RecordBatch:
+    def _lookup(self, call: LookupCall) -> LookupResult:
         # First of all: a closed connection, or a fork's, must say so, not wait for threads that are gone.
         self._link.check_usable()
         return self._ask(call) if self._shared is None else self._shared.lookup(call)
 
-    def _ask(self, call: LookupCall) -> pa.RecordBatch:
-        return self._link.retry.run(lambda: self._link.node.lookup(call)).batch
+    def _ask(self, call: LookupCall) -> LookupResult:
+        return self._link.retry.run(lambda: self._link.node.lookup(call))
 
     def _call(self, keys: pa.RecordBatch, columns: tuple[str, ...] | None) -> LookupCall:
         return LookupCall(self._info.table_id, self._info.schema_id, keys, columns)
+
+
+def _table(found: LookupResult) -> pa.Table:
+    # In the metadata, so that the columns are those that were asked for and nobody pays for rows of it.
+    offsets = {bucket_key(bucket): str(offset) for bucket, offset in found.offsets.items()}
+    rows = pa.Table.from_batches([found.batch])
+    return rows.replace_schema_metadata({OFFSETS: json.dumps(offsets)})

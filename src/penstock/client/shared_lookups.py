@@ -19,13 +19,13 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.model.calls import LookupCall
+from penstock.model.calls import LookupCall, LookupResult
 
 CALLS_MAX: Final = 1
 KEYS_EACH_MAX: Final = 16
 GROUP_MAX: Final = 64
 
-Ask = Callable[[LookupCall], pa.RecordBatch]
+Ask = Callable[[LookupCall], LookupResult]
 
 
 @dataclass(eq=False, slots=True)
@@ -35,7 +35,7 @@ class _Turn:
     call: LookupCall
     ready: threading.Event = field(default_factory=threading.Event)
     others: list[_Turn] | None = None
-    answer: pa.RecordBatch | None = None
+    answer: LookupResult | None = None
     failure: PenstockError | None = None
 
 
@@ -53,7 +53,7 @@ class SharedLookups:
         """Return how many threads wait for a call to end."""
         return len(self._waiting)
 
-    def lookup(self, call: LookupCall) -> pa.RecordBatch:
+    def lookup(self, call: LookupCall) -> LookupResult:
         """Return the rows of the keys, asked for alone or together with others'.
 
         Raises:
@@ -86,7 +86,7 @@ class SharedLookups:
             leader.others = others
         leader.ready.set()
 
-    def _wait(self, turn: _Turn) -> pa.RecordBatch:
+    def _wait(self, turn: _Turn) -> LookupResult:
         try:
             turn.ready.wait()
             if turn.others is not None:
@@ -97,12 +97,12 @@ class SharedLookups:
         finally:
             self._leave(turn)
 
-    def _lead(self, turn: _Turn, others: list[_Turn]) -> pa.RecordBatch:
+    def _lead(self, turn: _Turn, others: list[_Turn]) -> LookupResult:
         if not others:
             return self._ask(turn.call)
         keys = pa.concat_batches([turn.call.keys, *(other.call.keys for other in others)])
         try:
-            rows = self._ask(replace(turn.call, keys=keys))
+            found = self._ask(replace(turn.call, keys=keys))
         except PenstockError as error:
             if not error.retriable:
                 # Somebody's keys may be at fault: everybody asks for their own.
@@ -113,10 +113,10 @@ class SharedLookups:
         start = turn.call.keys.num_rows
         for other in others:
             count = other.call.keys.num_rows
-            other.answer = rows.slice(start, count)
+            other.answer = LookupResult(found.batch.slice(start, count), found.offsets)
             other.ready.set()
             start += count
-        return rows.slice(0, turn.call.keys.num_rows)
+        return LookupResult(found.batch.slice(0, turn.call.keys.num_rows), found.offsets)
 
     def _leave(self, turn: _Turn) -> None:
         with self._lock:

@@ -46,6 +46,11 @@ class TableBucket(NamedTuple):
         return f"{self.table}{inside}#{self.bucket}"
 
 
+def bucket_key(bucket: TableBucket) -> str:
+    """Return how JSON names a bucket of a table that is known: its number, behind its partition if it has one."""
+    return str(bucket.bucket) if bucket.partition is None else f"{bucket.partition}/{bucket.bucket}"
+
+
 class BucketId(NamedTuple):
     """One bucket of a table, as it is stored: ids are never reused, names may be.
 

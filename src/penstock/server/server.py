@@ -240,7 +240,7 @@ class Server:
                 continue
             if port != listen.http_port:
                 _log.warning(
-                    "the usual http port is taken: http has another port=%d http=%s", listen.http_port, found.url
+                    "the usual http port is taken, so http has another port=%d http=%s", listen.http_port, found.url
                 )
             return found
         self._stop_flight()

@@ -15,8 +15,11 @@ from penstock.client.link import Link
 from penstock.client.shared_lookups import KEYS_EACH_MAX, SharedLookups
 from penstock.client.table import Table
 from penstock.errors import ClosedError, PenstockError, SchemaMismatchError, UnavailableError
+from penstock.model.bucket import TableBucket
 from penstock.model.calls import LookupCall, LookupResult
 from penstock.model.spec import make_spec
+
+BUCKET = TableBucket("t", None, 0)
 
 
 class Server:
@@ -29,7 +32,7 @@ class Server:
         self.errors: list[PenstockError | None] = []
         self.holds = True
 
-    def ask(self, call: LookupCall) -> pa.RecordBatch:
+    def ask(self, call: LookupCall) -> LookupResult:
         ids = call.keys.column("id").to_pylist()
         self.asked.append(ids)
         error = self.errors.pop(0) if self.errors else None
@@ -38,7 +41,8 @@ class Server:
             assert self.allowed.acquire(timeout=30)
         if error is not None:
             raise error
-        return pa.record_batch({"id": ids, "double": [2 * number for number in ids]})
+        rows = pa.record_batch({"id": ids, "double": [2 * number for number in ids]})
+        return LookupResult(rows, {BUCKET: len(self.asked)})
 
     def let_all_go(self) -> None:
         self.holds = False
@@ -75,13 +79,13 @@ def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("the condition did not come true in time")
 
 
-def rows(future: Future[pa.RecordBatch]) -> list[tuple[int, int]]:
-    return [(row["id"], row["double"]) for row in future.result(30).to_pylist()]
+def rows(future: Future[LookupResult]) -> list[tuple[int, int]]:
+    return [(row["id"], row["double"]) for row in future.result(30).batch.to_pylist()]
 
 
 def crowd(
     server: Server, shared: SharedLookups, threads: ThreadPoolExecutor, *calls: LookupCall
-) -> list[Future[pa.RecordBatch]]:
+) -> list[Future[LookupResult]]:
     """Make the first lookup, and the others while it is under way."""
     futures = [threads.submit(shared.lookup, calls[0])]
     assert server.arrived.acquire(timeout=30)
@@ -95,7 +99,7 @@ def test_a_thread_that_is_alone_asks_at_once(server: Server, shared: SharedLooku
     server.let_all_go()
 
     for number in range(3):
-        assert shared.lookup(call(number)).to_pylist() == [{"id": number, "double": 2 * number}]
+        assert shared.lookup(call(number)).batch.to_pylist() == [{"id": number, "double": 2 * number}]
 
     assert server.asked == [[0], [1], [2]]
 
@@ -146,7 +150,7 @@ def test_a_server_that_is_away_is_told_to_all(
         with pytest.raises(UnavailableError, match="away url=here"):
             future.result(30)
     assert server.asked == [[1], [2, 3]]
-    assert shared.lookup(call(5)).num_rows == 1
+    assert shared.lookup(call(5)).batch.num_rows == 1
 
 
 def test_after_an_error_that_may_be_anybodys_everybody_asks_for_their_own(
@@ -160,7 +164,7 @@ def test_after_an_error_that_may_be_anybodys_everybody_asks_for_their_own(
     assert [rows(future) for future in futures] == [[(1, 2)], [(2, 4)], [(3, 6)]]
     assert server.asked[:2] == [[1], [2, 3]]
     assert sorted(server.asked[2:]) == [[2], [3]]
-    assert shared.lookup(call(5)).num_rows == 1
+    assert shared.lookup(call(5)).batch.num_rows == 1
 
 
 def test_a_leader_that_is_interrupted_leaves_nobody_behind(
@@ -168,7 +172,7 @@ def test_a_leader_that_is_interrupted_leaves_nobody_behind(
 ) -> None:
     ask = server.ask
 
-    def interrupted(asked: LookupCall) -> pa.RecordBatch:
+    def interrupted(asked: LookupCall) -> LookupResult:
         found = ask(asked)
         if asked.keys.num_rows == 2:
             raise KeyboardInterrupt
@@ -183,7 +187,7 @@ def test_a_leader_that_is_interrupted_leaves_nobody_behind(
     with pytest.raises(KeyboardInterrupt):
         futures[1].result(30)
     assert rows(futures[2]) == [(3, 6)]
-    assert shared.lookup(call(5)).num_rows == 1
+    assert shared.lookup(call(5)).batch.num_rows == 1
 
 
 def test_random_crowds_always_get_what_they_asked_for(server: Server, shared: SharedLookups) -> None:
@@ -195,7 +199,7 @@ def test_random_crowds_always_get_what_they_asked_for(server: Server, shared: Sh
 
     def run(ids: list[int]) -> bool:
         answer = shared.lookup(call(*ids, columns=("double",) if sum(ids) % 3 == 0 else None))
-        return [row["double"] for row in answer.to_pylist()] == [2 * number for number in ids]
+        return [row["double"] for row in answer.batch.to_pylist()] == [2 * number for number in ids]
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(run, asked))
