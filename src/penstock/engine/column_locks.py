@@ -158,6 +158,8 @@ class ColumnLocks:
             holder=other.record.owner,
             columns=self.names(other.record.columns),
             remaining=format_duration_ms(-(-remaining_ms // 1000) * 1000),
+            remaining_ms=remaining_ms,
+            held_by=other.record.holder,
         )
 
     def names(self, columns: Columns) -> list[str]:

@@ -18,7 +18,7 @@ from penstock.client.link import Link
 from penstock.errors import ConflictError, LockedError, PenstockError, UnsupportedError
 from penstock.model.owner import AcquireOwner, EpochStatus, OwnerGrant
 from penstock.model.owner_token import NO_EPOCH, OwnerToken
-from penstock.model.quantity import parse_duration_ms
+from penstock.spark.lock_wait import forgotten_wait, note_wait
 from penstock.spark.write_plan import WritePlan
 
 _log = logging.getLogger("penstock.spark")
@@ -41,16 +41,20 @@ class JobEpoch:
 
 @dataclass(frozen=True)
 class Written:
-    """What a task wrote: under which attempt how many rows, and how many images before and after updates."""
+    """What a task wrote: under which attempt how many rows, and how many images before and after updates.
+
+    A task that was refused what every try of it would write says why instead.
+    """
 
     attempt: bytes
     rows: int
     updates_before: int = 0
     updates_after: int = 0
+    refusal: PenstockError | None = None
 
 
 def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str, *, ttl_ms: int | None = None) -> OwnerGrant:
-    """Make the job the owner of what it writes; wait for another holder as long as its time lasts.
+    """Make the job the owner of what it writes; wait for another holder as long as its time lasts, and say so.
 
     Raises:
         LockedError: the columns are held, and their holder goes on renewing.
@@ -67,18 +71,19 @@ def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str, *, ttl_ms
         holder=_holder(plan.options.get("query_name")),
     )
     give_up: float | None = None
-    while True:
-        try:
-            return link.retry.run(lambda: link.node.acquire_owner(call))
-        except LockedError as error:
-            now = time.monotonic()
-            if give_up is None:
-                remaining_ms = parse_duration_ms(str(error.facts["remaining"]))
-                give_up = now + (remaining_ms + LOCK_SLACK_MS) / 1000
-                _log.warning("waiting until another owner lets go of its columns: %s", error)
-            if now >= give_up:
-                raise
-        time.sleep(LOCK_POLL_SECONDS)
+    with forgotten_wait(incarnation):
+        while True:
+            try:
+                return link.retry.run(lambda: link.node.acquire_owner(call))
+            except LockedError as error:
+                now = time.monotonic()
+                if give_up is None:
+                    give_up = now + (int(error.facts["remaining_ms"]) + LOCK_SLACK_MS) / 1000
+                    _log.warning("waiting until another owner lets go of its columns: %s", error)
+                if now >= give_up:
+                    raise
+                note_wait(incarnation, f"waiting until another owner lets go of its columns: {error}")
+            time.sleep(LOCK_POLL_SECONDS)
 
 
 def _holder(query_name: str | None) -> str:
@@ -122,10 +127,14 @@ def commit(link: Link, plan: WritePlan, epoch: JobEpoch, written: Iterable[Writt
     """Commit what the tasks wrote, naming each attempt that counts and its rows; instead of all there is, or besides.
 
     Raises:
+        PenstockError: what a task was refused.
         ConflictError: something of it is missing.
         UnsupportedError: updates are to be folded into an aggregate without the rows before them.
     """
     tasks = list(written)
+    for task in tasks:
+        if task.refusal is not None:
+            raise task.refusal
     before, after = sum(task.updates_before for task in tasks), sum(task.updates_after for task in tasks)
     if after and not before:
         raise UnsupportedError(

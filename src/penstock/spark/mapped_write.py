@@ -6,8 +6,9 @@ their connection; what plans and commits a `df.write.format(...)` is a fresh pro
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ _SCHEMA: Final = pa.schema(
         ("rows", pa.int64()),
         ("updates_before", pa.int64()),
         ("updates_after", pa.int64()),
+        ("refusal", pa.binary()),
     ]
 )
 _COLUMNS: Final = spark_schema(_SCHEMA)
@@ -47,7 +49,16 @@ def write_mapped(rows: DataFrame, plan: WritePlan, epoch: JobEpoch, *, staged: b
     if found is not rows:
         plan = replace(plan, sent=tuple((name, kept) for name, (_, kept) in zip(found.columns, plan.sent, strict=True)))
     tasks = found.mapInArrow(_Mapped(TaskWriter(plan, epoch, staged=staged)), _COLUMNS).collect()
-    return [Written(bytes(task.attempt), task.rows, task.updates_before, task.updates_after) for task in tasks]
+    return [
+        Written(
+            bytes(task.attempt),
+            task.rows,
+            task.updates_before,
+            task.updates_after,
+            None if task.refusal is None else pickle.loads(task.refusal),
+        )
+        for task in tasks
+    ]
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,8 @@ class _Mapped:
     task: TaskWriter
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        written = astuple(self.task.write(batches))
+        done = self.task.write(batches)
+        refusal = None if done.refusal is None else pickle.dumps(done.refusal)
+        written = (done.attempt, done.rows, done.updates_before, done.updates_after, refusal)
         arrays = [pa.array([value], field.type) for value, field in zip(written, _SCHEMA, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

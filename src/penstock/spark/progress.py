@@ -11,6 +11,7 @@ from typing import Any, Final
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.model.bucket import TableBucket
+from penstock.spark.lock_wait import waits_for
 
 _undone: Final[Counter[str]] = Counter()
 
@@ -20,7 +21,8 @@ class Progress:
     """What a query's last micro-batch left behind: changes unread by bucket, its number, rows its sink took back.
 
     While the snapshot is read, rows behind count the offsets of the snapshot and the changes since. Rows taken
-    back are known to the driver that runs the sink, and count from its start; through Connect they are 0.
+    back are known to the driver that runs the sink, and count from its start; through Connect they are 0. While the
+    query waits for columns, `waiting` says who holds them; before its first micro-batch `epoch` is -1 then.
     """
 
     query_id: str
@@ -28,6 +30,7 @@ class Progress:
     rows: int
     rows_behind: Mapping[TableBucket, int] = field(default_factory=dict)
     rows_undone: int = 0
+    waiting: str | None = None
 
     @property
     def rows_behind_total(self) -> int:
@@ -36,18 +39,19 @@ class Progress:
 
 
 def progress(query: StreamingQuery) -> Progress | None:
-    """Return how a query got on with its last micro-batch; None before the first."""
+    """Return how a query got on with its last micro-batch; None before the first, unless it waits for columns."""
     last: Any = query.lastProgress
+    query_id = str(query.id)
+    waiting = waits_for(query_id)
     if last is None:
-        return None
+        return None if waiting is None else Progress(query_id, -1, 0, {}, _undone[query_id], waiting)
     facts = json.loads(last.json) if hasattr(last, "json") else last
     behind: dict[TableBucket, int] = {}
     for source in facts["sources"]:
         behind |= _behind(_offset(source.get("endOffset")), _offset(source.get("latestOffset")))
-    query_id = str(query.id)
     # Through Connect only the sources say how many rows they gave.
     rows = sum(int(source["numInputRows"]) for source in facts["sources"])
-    return Progress(query_id, int(facts["batchId"]), rows, behind, _undone[query_id])
+    return Progress(query_id, int(facts["batchId"]), rows, behind, _undone[query_id], waiting)
 
 
 def note_undone(query_id: str, rows: int) -> None:

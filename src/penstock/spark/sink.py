@@ -17,6 +17,7 @@ from penstock.spark.query_id import local_context
 from penstock.spark.stream_sink import StreamSink, refuse_early
 from penstock.spark.worker_python import check_worker_python
 from penstock.spark.write_options import write_options
+from penstock.spark.write_query import WriteQuery
 
 
 def write_stream(
@@ -65,7 +66,7 @@ def write_stream(
         return writer.start()
     query = writer.start()
     _release_at_end(query, function)
-    return query
+    return WriteQuery(query)
 
 
 def sink(

@@ -24,6 +24,7 @@ from penstock.spark.mapped_write import sent_rows, write_mapped
 from penstock.spark.options import Options
 from penstock.spark.progress import note_undone
 from penstock.spark.query_id import micro_batch_run, query_id
+from penstock.spark.refusal import tells_first
 from penstock.spark.renewal import Renewal
 from penstock.spark.to_buckets import order_of, place
 from penstock.spark.write_plan import WritePlan, plan_write
@@ -98,6 +99,7 @@ class StreamSink:
         self._lasting = lasting
         self._held: _Held | None = None
 
+    @tells_first
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless it is committed.
 

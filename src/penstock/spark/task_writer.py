@@ -24,6 +24,7 @@ from penstock.model.calls import Operation, WriteCall, WriteResult
 from penstock.model.change import ChangeType
 from penstock.spark.job_epoch import JobEpoch, Written
 from penstock.spark.links import link_for
+from penstock.spark.refusal import REFUSALS
 from penstock.spark.renewal import Renewal
 from penstock.spark.write_plan import CHANGE_TYPE, WritePlan
 
@@ -42,11 +43,21 @@ class TaskWriter:
     call_rows: int = CALL_ROWS
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        """Write all rows and end the attempt; return what counts.
+        """Write all rows and end the attempt; return what counts, or what was refused for good.
 
         Raises:
-            PenstockError: what the server refused, or that it is away for longer than `retryTimeout`.
+            ConflictError: another try of the task, or another holder, has taken over.
+            UnavailableError: the server is away for longer than `retryTimeout`.
         """
+        left = iter(batches)
+        try:
+            return self._write(left)
+        except REFUSALS as error:
+            for _ in left:
+                pass  # Spark hands a task all of its rows
+            return Written(b"", 0, refusal=error)
+
+    def _write(self, batches: Iterable[pa.RecordBatch]) -> Written:
         link = link_for(self.plan.options)
         token, attempt = self.epoch.token, uuid.uuid4().bytes
         rows = before = after = 0

@@ -109,7 +109,13 @@ def test_acquiring_held_columns_names_holder_columns_and_time_left(rig: OwnerRig
     with pytest.raises(LockedError) as caught:
         rig.acquire("other", "b", "x")
 
-    assert caught.value.facts == {"holder": "job", "columns": ["a", "b"], "remaining": "4s"}
+    assert caught.value.facts == {
+        "holder": "job",
+        "columns": ["a", "b"],
+        "remaining": "4s",
+        "remaining_ms": 4_000,
+        "held_by": "test",
+    }
 
 
 def test_same_id_again_fences_the_older_holder(rig: OwnerRig) -> None:
