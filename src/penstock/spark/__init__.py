@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from penstock.spark.views import views
     from penstock.spark.writing import write
 
+PYSPARK_OLDEST = (4, 2)
+"""The first with batches of Arrow in the data sources that are written in Python, both ways."""
+
 _HOMES = {
     "changes": "reading",
     "create_table": "create_table",
@@ -66,6 +69,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'penstock.spark' has no attribute {name!r}")
     try:
+        _refuse_old(importlib.import_module("pyspark").__version__)
         home = importlib.import_module(f"penstock.spark.{_HOMES[name]}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyspark", "pandas"):
@@ -74,6 +78,16 @@ def __getattr__(name: str) -> Any:
     value = getattr(home, name)
     globals()[name] = value
     return value
+
+
+def _refuse_old(version: str) -> None:
+    """Name a PySpark that is too old as such: its imports would fail by names that say nothing."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    if (major, minor) < PYSPARK_OLDEST:
+        needed = ".".join(map(str, PYSPARK_OLDEST))
+        raise ImportError(
+            f"this needs PySpark {needed} or later; pip install 'penstock[spark]' needed={needed} found={version}"
+        )
 
 
 def __dir__() -> list[str]:

@@ -19,7 +19,7 @@ from penstock.spark.option_use import check_use
 from penstock.spark.options import Options
 from penstock.spark.query_id import local_context
 from penstock.spark.read_options import check_read_options
-from penstock.spark.register import ensure_registered
+from penstock.spark.register import ensure_registered, with_format
 from penstock.spark.source import PenstockDataSource
 
 
@@ -111,7 +111,7 @@ def read_stream(
         "source": ScanSource.LOG.value,
     }
     asked = _asked(spark, url, table, given | options, "stream")
-    return spark.readStream.format(PenstockDataSource.name()).options(**asked).load()
+    return with_format(spark, lambda: spark.readStream.format(PenstockDataSource.name()).options(**asked).load())
 
 
 def cut(url: str | None, table: str, **options: Any) -> str:
@@ -146,7 +146,7 @@ def _frame(spark: SparkSession, url: str | None, table: str, given: Mapping[str,
 
 
 def _relation(spark: SparkSession, asked: Mapping[str, str]) -> DataFrame:
-    return spark.read.format(PenstockDataSource.name()).options(**asked).load()
+    return with_format(spark, lambda: spark.read.format(PenstockDataSource.name()).options(**asked).load())
 
 
 def _asked(spark: SparkSession, url: str | None, table: str, given: Mapping[str, Any], *uses: str) -> dict[str, str]:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
+from typing import Final, TypeVar
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.spark.source import PenstockDataSource
 from penstock.spark.worker_python import check_worker_python
+
+T = TypeVar("T")
+
+_UNKNOWN: Final = "[DATA_SOURCE_NOT_FOUND]"
 
 
 def register(spark: SparkSession) -> None:
@@ -30,3 +38,18 @@ def ensure_registered(spark: SparkSession) -> None:
         register(spark)
     else:
         check_worker_python(spark)
+
+
+def with_format(spark: SparkSession, use: Callable[[], T]) -> T:
+    """Return what a use of the format gives; where Spark does not know the format, register it and use it again.
+
+    Spark looks for such packages once. If that fails, by a broken package of anybody's or a worker that was killed,
+    it knows none of them from then on.
+    """
+    try:
+        return use()
+    except (PySparkException, Py4JError) as error:
+        if _UNKNOWN not in str(error):
+            raise
+    register(spark)
+    return use()

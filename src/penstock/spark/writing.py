@@ -13,7 +13,7 @@ from penstock.spark.links import planning_link
 from penstock.spark.mapped_write import sent_rows
 from penstock.spark.options import Options
 from penstock.spark.query_id import local_context
-from penstock.spark.register import ensure_registered
+from penstock.spark.register import ensure_registered, with_format
 from penstock.spark.source import PenstockDataSource
 from penstock.spark.to_buckets import place
 from penstock.spark.worker_python import check_worker_python
@@ -56,4 +56,5 @@ def write(
         df = sent_rows(place(df, plan), plan)
         checked = Options({name: text for name, text in checked.for_spark().items() if name != "orderBy"})
     writer = df.write.format(PenstockDataSource.name()).options(**checked.for_spark())
-    writer.mode("overwrite" if overwrite else "append").save()
+    writer = writer.mode("overwrite" if overwrite else "append")
+    with_format(df.sparkSession, writer.save)
