@@ -28,6 +28,7 @@ from penstock.model.change import BatchKind
 from penstock.model.facts import NO_ID
 from penstock.model.merge_engine import DeleteBehavior, MergeEngine
 from penstock.model.owner_token import OwnerToken
+from penstock.model.partition import partition_codes, partition_columns
 from penstock.runtime.disk import Disk
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.required_columns import required_columns
@@ -130,6 +131,7 @@ class StagedCommit:
             PenstockError: rows are missing, or cannot be applied; nothing was committed.
         """
         files = self._accepted(owner, epoch, attempts)
+        self._refuse_dropped(files)
         # What is decided must be possible: an overflow, say, has to be found out before, not after.
         plan, removes = self._try_out(owner, files)
         if removes and self._guard.settle_removal(owner.record.number):
@@ -159,6 +161,36 @@ class StagedCommit:
     def _accepted(self, owner: LiveOwner, epoch: int, attempts: Container[bytes]) -> list[StagedFile]:
         files = self._rows.of(owner.record.number)
         return [file for file in files if file.epoch == epoch and file.attempt in attempts]
+
+    def _refuse_dropped(self, files: list[StagedFile]) -> None:
+        """Refuse rows that have no place any more: the commit would apply less than it names.
+
+        Raises:
+            ConflictError: names the partitions, and whose rows these are.
+        """
+        info = self._table.info
+        if not info.partitioned:
+            return
+        attempts, names = [], set()
+        for file in files:
+            # Asked without the table's lock: who drops a partition holds it, and waits for this very thread.
+            ids = self._rows.partitions(file)
+            gone = {number for number in ids if not self._table.has(BucketId(info.table_id, number, 0))}
+            if not gone:
+                continue
+            attempts.append(file.attempt.hex())
+            columns = partition_columns(info.schema, info.partitioned_by)
+            for bucket, request in self._rows.read(file, self._table.schema).items():
+                if bucket.partition_id in gone:
+                    names.update(partition_codes(columns, [request.rows.column(str(c.id)) for c in columns])[0])
+        if attempts:
+            raise ConflictError(
+                "partitions were dropped, or expired, after rows had been staged for them; nothing is committed: "
+                "begin the epoch again and stage its rows again",
+                table=info.path,
+                partitions=sorted(names),
+                attempts=list(dict.fromkeys(attempts)),
+            )
 
     def _try_out(self, owner: LiveOwner, files: list[StagedFile]) -> tuple[WriteGroup | None, bool]:
         """Return the plan of staged calls, None if it is too large to keep, and whether rows go by it."""
@@ -246,7 +278,7 @@ class StagedCommit:
                     raise UnavailableError(
                         "the epoch is committed, but a bucket is not led here now; it is finished later", bucket=bucket
                     )
-                continue  # its partition was dropped, and the rows with it
+                continue  # its partition was dropped after the commit had been decided, and the rows with it
             mark = tablet.state.owners.staged(record.number)
             if mark is None or (mark.epoch, mark.number) < (file.epoch, file.turn):
                 parts[bucket] = replace(self._as_known(request), doubted=self._guard.doubted(stamp, bucket))

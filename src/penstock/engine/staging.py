@@ -77,6 +77,8 @@ class StagedRows:
         self._lock = threading.Lock()
         found = [StagedFile.parse(name) for name in disk.list(self._directory)]
         self._files = {file.name: file for file in found if file is not None}
+        self._partitions: dict[str, frozenset[int]] = {}
+        """Where the rows of each file go, as far as this process knows."""
         self._turn = max((file.turn for file in self._files.values()), default=0)
 
     def of(self, owner: int) -> list[StagedFile]:
@@ -105,6 +107,8 @@ class StagedRows:
         """
         self._disk.make_directory(self._directory)
         write_atomically(self._disk, self._path(file), _encode(parts))
+        with self._lock:
+            self._partitions[file.name] = frozenset(bucket.partition_id for bucket in parts)
 
     def keep(self, file: StagedFile) -> None:
         """Count rows that are durable."""
@@ -122,6 +126,20 @@ class StagedRows:
             return self._disk.size(path)
         except OSError as error:
             raise _missing(path) from error
+
+    def partitions(self, file: StagedFile) -> frozenset[int]:
+        """Return the ids of the partitions that a call has rows for.
+
+        Raises:
+            CorruptionError: the file is gone or damaged.
+        """
+        with self._lock:
+            found = self._partitions.get(file.name)
+        if found is None:
+            found = frozenset(bucket.partition_id for bucket in self.sizes(file))
+            with self._lock:
+                self._partitions[file.name] = found
+        return found
 
     def sizes(self, file: StagedFile) -> dict[BucketId, int]:
         """Return how many bytes a call has for each bucket, after checking all of them.
@@ -158,6 +176,7 @@ class StagedRows:
         for file in files:
             with self._lock:
                 self._files.pop(file.name, None)
+                self._partitions.pop(file.name, None)
             with contextlib.suppress(OSError):
                 self._disk.remove(self._path(file))
 
