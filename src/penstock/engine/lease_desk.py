@@ -17,7 +17,7 @@ from penstock.engine.lease_book import Lease, LeaseBook
 from penstock.engine.lease_claims import LeaseClaims
 from penstock.engine.leases import Leases
 from penstock.engine.live_table import LiveTable
-from penstock.engine.maintenance import Maintenance
+from penstock.engine.maintenance import FlushIndex, Maintenance
 from penstock.engine.metadata import MetadataStore
 from penstock.engine.open_tables import OpenTables
 from penstock.engine.settings import Settings
@@ -53,7 +53,7 @@ class LeaseDesk:
         settings: Settings,
         clock: Clock,
         metrics: Metrics,
-        flush_index: Callable[[], None],
+        flush_index: FlushIndex,
         kick: Callable[[], None],
     ) -> None:
         snapshots = Snapshots(tables, settings, clock, maintenance, flush_index=flush_index)

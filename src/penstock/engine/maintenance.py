@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from penstock.engine.catalog import Catalog
 from penstock.engine.live_table import LiveTable
@@ -31,6 +32,19 @@ CLOSING_REPLAY_MAX = 50_000
 COMPACTION_INTERVAL_MS = 30_000
 
 
+FlushIndex = Callable[[Collection[BucketId]], None]
+"""Make durable what the index has of some buckets."""
+
+
+class _Turn:
+    """Whose turn it is to change the files of a bucket."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
 @dataclass(slots=True)
 class _Done:
     """What was done to one table, and when each bucket was last attended to."""
@@ -44,23 +58,33 @@ class Maintenance:
     """Keeps the buckets of a node in shape. Thread-safe."""
 
     def __init__(
-        self, tables: OpenTables, catalog: Catalog, settings: Settings, clock: Clock, *, flush_index: Callable[[], None]
+        self, tables: OpenTables, catalog: Catalog, settings: Settings, clock: Clock, *, flush_index: FlushIndex
     ) -> None:
         self._tables = tables
         self._catalog = catalog
         self._settings = settings
         self._clock = clock
         self._flush_index = flush_index
-        self.lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._turns: WeakValueDictionary[BucketId, _Turn] = WeakValueDictionary()
         self._done: dict[int, _Done] = {}
+
+    @contextmanager
+    def attending(self, bucket: BucketId) -> Iterator[None]:
+        """Seal, checkpoint, snapshot or compact a bucket inside: one after the other, each bucket for itself."""
+        with self._lock:
+            turn = self._turns.get(bucket)
+            if turn is None:
+                turn = self._turns[bucket] = _Turn()
+        with turn.lock:
+            yield
 
     def run(self) -> None:
         """Do what is due everywhere."""
-        with self.lock:
-            self._expire_partitions()
-            self._relieve_memory()
-            for table, tablet in self._tables.tablets():
-                self._attend(table, tablet)
+        self._expire_partitions()
+        self._relieve_memory()
+        for table, tablet in self._tables.tablets():
+            self._attend(table, tablet)
 
     def sync_logs(self) -> None:
         """Make every log durable: beside other work, which may take longer than the interval."""
@@ -73,21 +97,21 @@ class Maintenance:
     def relieve(self, tablet: Tablet, table: LiveTable) -> None:
         """Seal for a writer that is ahead of the background: it waits, memory stays bounded."""
         if len(tablet.state.closed) > UNSEALED_SEGMENTS_MAX:
-            with self.lock:
+            with self.attending(tablet.bucket):
                 if len(tablet.state.closed) > UNSEALED_SEGMENTS_MAX:
                     self._seal(table, tablet)
 
     def compact_now(self, table: LiveTable, *, everything: bool = False) -> None:
         """Compact a table as far as retention and pins allow, or, for `everything`, as far as pins allow."""
-        with self.lock:
-            for tablet in list(table.committer.tablets.values()):
+        for tablet in list(table.committer.tablets.values()):
+            with self.attending(tablet.bucket):
                 self._seal(table, tablet, active_too=True)
                 self._checkpoint(table, tablet)
                 self._compact(table, tablet, tablet.view.visible if everything else None, prompt=True)
 
     def free(self, table: LiveTable, tablet: Tablet) -> None:
         """Compact a bucket in which a pin went, as far as retention and the other pins allow."""
-        with self.lock:
+        with self.attending(tablet.bucket):
             if tablet.failure is not None:
                 return
             target = retention_target(tablet, table.info.options, self._clock.wall_ms())
@@ -104,8 +128,8 @@ class Maintenance:
 
     def checkpoint_before_close(self) -> None:
         """Save what the next open would have to replay, where that is much."""
-        with self.lock:
-            for table, tablet in self._tables.tablets():
+        for table, tablet in self._tables.tablets():
+            with self.attending(tablet.bucket):
                 if tablet.view.visible - tablet.state.checkpoint > CLOSING_REPLAY_MAX and tablet.failure is None:
                     self._checkpoint(table, tablet)
 
@@ -114,24 +138,23 @@ class Maintenance:
         return dict(self._of(table_id).counts)
 
     def _attend(self, table: LiveTable, tablet: Tablet) -> None:
-        if tablet.failure is not None:
-            return
         try:
-            if tablet.state.closed:
-                self._seal(table, tablet)
-            due = self._checkpoint_is_due(table, tablet)
-            if due:
-                self._checkpoint(table, tablet)
-            if due or self._compaction_is_due(table, tablet):
-                self._compact(table, tablet, None, prompt=False)
+            with self.attending(tablet.bucket):
+                if tablet.failure is not None:
+                    return
+                if tablet.state.closed:
+                    self._seal(table, tablet)
+                due = self._checkpoint_is_due(table, tablet)
+                if due:
+                    self._checkpoint(table, tablet)
+                if due or self._compaction_is_due(table, tablet):
+                    self._compact(table, tablet, None, prompt=False)
         except (ClosedError, NotFoundError, BucketFailedError):
             return  # closed, dropped or failed meanwhile: its state says so to whoever asks
 
     def _seal(self, table: LiveTable, tablet: Tablet, *, active_too: bool = False) -> None:
         rows = seal(tablet, active_too=active_too)
-        counts = self._of(table.info.table_id).counts
-        counts["seals"] += 1 if rows else 0
-        counts["rows_sealed"] += rows
+        self._count(table.info.table_id, seals=1 if rows else 0, rows_sealed=rows)
 
     def _checkpoint_is_due(self, table: LiveTable, tablet: Tablet) -> bool:
         behind = tablet.view.visible - tablet.state.checkpoint
@@ -151,8 +174,8 @@ class Maintenance:
         if tablet.view.visible == tablet.state.checkpoint:
             return
         done = self._of(table.info.table_id)
-        checkpoint(tablet, self._flush_index)
-        done.counts["checkpoints"] += 1
+        checkpoint(tablet, lambda: self._flush_index([tablet.bucket]))
+        self._count(table.info.table_id, checkpoints=1)
         done.checkpointed_ms[tablet.bucket] = self._clock.monotonic_ms()
 
     def _compact(self, table: LiveTable, tablet: Tablet, target: int | None, *, prompt: bool) -> None:
@@ -164,7 +187,7 @@ class Maintenance:
         if reachable <= tablet.pins.base or not (prompt or is_worth(tablet, reachable)):
             reachable = tablet.pins.base
         if compact(tablet, reachable):
-            done.counts["compactions"] += 1
+            self._count(table.info.table_id, compactions=1)
 
     def _relieve_memory(self) -> None:
         """Seal the largest tails early when all tails together are too large."""
@@ -174,7 +197,8 @@ class Maintenance:
             if total <= TAIL_BYTES_MAX:
                 return
             total -= tablet.tail_bytes
-            self._seal(table, tablet, active_too=True)
+            with self.attending(tablet.bucket):
+                self._seal(table, tablet, active_too=True)
 
     def _expire_partitions(self) -> None:
         now = self._clock.wall_ms()
@@ -191,7 +215,12 @@ class Maintenance:
                     dropped = self._tables.drop_partition(table_id, partition)
                 except (ClosedError, NotFoundError):
                     break  # the table was closed or dropped meanwhile
-                self._of(table_id).counts["partitions_expired"] += 0 if dropped is None else 1
+                self._count(table_id, partitions_expired=0 if dropped is None else 1)
+
+    def _count(self, table_id: int, **more: int) -> None:
+        done = self._of(table_id)
+        with self._lock:
+            done.counts.update(more)
 
     def _of(self, table_id: int) -> _Done:
         return self._done.setdefault(table_id, _Done())

@@ -10,12 +10,13 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from penstock.codec.snapshot_file import SnapshotFile
 from penstock.engine.live_table import LiveTable
-from penstock.engine.maintenance import Maintenance
+from penstock.engine.maintenance import FlushIndex, Maintenance
 from penstock.engine.open_tables import OpenTables
 from penstock.engine.settings import Settings
 from penstock.engine.table_pins import pin, unpin
@@ -49,14 +50,15 @@ class Snapshots:
         clock: Clock,
         maintenance: Maintenance,
         *,
-        flush_index: Callable[[], None],
+        flush_index: FlushIndex,
     ) -> None:
         self._tables = tables
         self._settings = settings
         self._clock = clock
         self._maintenance = maintenance
         self._flush_index = flush_index
-        self._taking = threading.RLock()
+        self._lock = threading.Lock()
+        self._taking: WeakKeyDictionary[LiveTable, threading.RLock] = WeakKeyDictionary()
         self._looked_ms: dict[int, int] = {}
 
     def create(self, table: LiveTable) -> dict[BucketId, SnapshotFile]:
@@ -84,7 +86,7 @@ class Snapshots:
         refused = None
         if not table.info.keyed:
             raise UnsupportedError("a log table has no snapshots; lease its cut", table=table.info.path)
-        with self._taking:
+        with self._turn(table):
             tablets = list(table.committer.tablets.values())
             if any(tablet.snapshots.newest() is None for tablet in tablets):
                 try:
@@ -129,8 +131,13 @@ class Snapshots:
         self._looked_ms[table.info.table_id] = now_ms
         return True
 
+    def _turn(self, table: LiveTable) -> threading.RLock:
+        """Return what those take who snapshot a table: one at a time, each table for itself."""
+        with self._lock:
+            return self._taking.setdefault(table, threading.RLock())
+
     def _take(self, table: LiveTable, buckets: Collection[BucketId]) -> dict[BucketId, SnapshotFile]:
-        with self._taking:
+        with self._turn(table):
             offsets = _pin_cut(table, buckets)
             try:
                 taken, refused = self._take_at(table, offsets)
@@ -152,14 +159,14 @@ class Snapshots:
         refused: PenstockError | None = None
         described = table.info.to_json()
         # Once after the cut is enough for all: the base of a bucket passes no snapshot, and so not its index.
-        flush = cache(self._flush_index)
+        flush = cache(partial(self._flush_index, offsets.keys()))
         for bucket, offset in offsets.items():
             tablet = table.committer.tablets.get(bucket)
             if tablet is None:
                 continue
             try:
-                # Bucket by bucket, so that writers who wait for one to be sealed do not wait for all.
-                with self._maintenance.lock:
+                # Nobody waits for what is done to another bucket, neither here nor in the background.
+                with self._maintenance.attending(bucket):
                     taken[bucket] = take_snapshot(
                         tablet,
                         offset,

@@ -11,6 +11,7 @@ that may not grow is begun anew when its keys are all below, and what it forgot 
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 
 import pyarrow as pa
 
@@ -67,11 +68,14 @@ class FrontedKeyIndex:
         self._check_open()
         return sorted({*self._inner.buckets(), *self._fronts})
 
-    def flush(self) -> None:
-        """Write what was applied to the index below, and make it durable there."""
+    def flush(self, buckets: Collection[BucketId] | None = None) -> None:
+        """Write what was applied, or what was applied to these buckets, to the index below, and make it durable there.
+
+        After the index was made anew much waits to be written: who needs some buckets does not wait for all.
+        """
         self._check_open()
-        for front in list(self._fronts.values()):
-            if front.is_dirty:
+        for bucket, front in list(self._fronts.items()):
+            if front.is_dirty and (buckets is None or bucket in buckets):
                 front.drain()
         self._inner.flush()
 

@@ -8,6 +8,7 @@ replay starts.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 import numpy as np
@@ -49,8 +50,8 @@ class KeyIndex(Protocol):
     def buckets(self) -> list[BucketId]:
         """Return the buckets that have an applied offset, sorted."""
 
-    def flush(self) -> None:
-        """Make everything applied durable."""
+    def flush(self, buckets: Collection[BucketId] | None = None) -> None:
+        """Make everything applied durable, or at least what was applied to these buckets."""
 
     def drop(self, bucket: BucketId) -> None:
         """Forget the bucket: its keys and its applied offset."""

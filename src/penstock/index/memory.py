@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -120,7 +121,7 @@ class MemoryKeyIndex:
         with self._lock:
             return sorted(self._open().applied)
 
-    def flush(self) -> None:
+    def flush(self, buckets: Collection[BucketId] | None = None) -> None:
         """Make everything applied durable: every later crash keeps it."""
         with self._lock:
             self._open()

@@ -18,7 +18,7 @@ import os
 import shutil
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import compress, islice
@@ -154,8 +154,8 @@ class RocksKeyIndex:
         with self._call() as db:
             return [bucket_of(key) for key, _ in _scan(db, APPLIED, None)]
 
-    def flush(self) -> None:
-        """Make everything applied durable."""
+    def flush(self, buckets: Collection[BucketId] | None = None) -> None:
+        """Make everything applied durable: RocksDB flushes as a whole."""
         with self._call() as db:
             db.flush()
 

@@ -176,9 +176,9 @@ class TableLife:
             engine.reap()
             engine.maintenance.compact_now(live, everything=self.random.random() < 0.5)
             return
-        # Under the lock: a bucket is never worked on twice at once.
-        with engine.maintenance.lock:
-            for tablet in list(live.committer.tablets.values()):
+        for tablet in list(live.committer.tablets.values()):
+            # A bucket is never worked on twice at once.
+            with engine.maintenance.attending(tablet.bucket):
                 engine.maintenance._seal(live, tablet, active_too=self.random.random() < 0.5)
                 if self.random.random() < 0.5:
                     engine.maintenance._checkpoint(live, tablet)

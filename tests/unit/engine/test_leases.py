@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import struct
+import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -346,8 +347,8 @@ class WatchedIndex(MemoryKeyIndex):
 
     then: Callable[[], None] | None = None
 
-    def flush(self) -> None:
-        super().flush()
+    def flush(self, buckets: Collection[BucketId] | None = None) -> None:
+        super().flush(buckets)
         then, self.then = self.then, None
         if then is not None:
             then()
@@ -723,3 +724,19 @@ def test_lease_is_shown_renewed_and_dropped_without_opening_its_tables(rig: Rig)
     rig.engine.drop_lease("job")
 
     assert [table.info.path for table in rig.engine._tables.all()] == opened == []
+
+
+def test_snapshot_waits_for_nothing_that_is_done_to_another_table(rig: Rig) -> None:
+    other = rig.connection.create_table("other", "id BIGINT, PRIMARY KEY (id)")
+    other.upsert([{"id": 1}])
+    at_work = rig.engine._tables.get(other.info.table_id).bucket_id(TableBucket("default.other", None, 0))
+
+    with rig.engine.maintenance.attending(at_work):
+        background = threading.Thread(target=rig.engine.maintenance.run)
+        background.start()
+        taking = threading.Thread(target=rig.table.create_snapshot)
+        taking.start()
+        taking.join(30)
+        assert not taking.is_alive()
+        assert len(rig.table.list_snapshots()) == 2
+    background.join()

@@ -187,6 +187,19 @@ def test_a_reader_that_is_overtaken_does_not_bring_the_past_back(*, forgets: boo
     assert index.get_many(BUCKET, numbers(200, 250)).tolist() == list(range(1_200, 1_250))
 
 
+def test_flush_of_some_buckets_leaves_the_others_for_later() -> None:
+    below = MemoryKeyIndex()
+    index = FrontedKeyIndex(below)
+    for bucket in (BUCKET, OTHER):
+        apply_range(index, 0, 100, bucket)
+
+    index.flush([BUCKET])
+
+    assert (below.applied(BUCKET), below.applied(OTHER)) == (100, 0)
+    index.flush()
+    assert below.applied(OTHER) == 100
+
+
 def test_nothing_is_below_before_a_flush_and_each_key_once_after_it() -> None:
     below = MemoryKeyIndex()
     index = FrontedKeyIndex(below)
