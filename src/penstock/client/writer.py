@@ -101,6 +101,7 @@ class Writer:
         self._owner = owner_token(owner)
         self._attempt = attempt_bytes(attempt)
         self._attempt_end: AttemptEnd | None = None
+        self._cut_short = False
         self._identity = WriterIdentity()
         # Everything below is guarded by this condition, which is notified at every change.
         self._changed = threading.Condition()
@@ -171,7 +172,7 @@ class Writer:
         """Flush, then end the writer; idempotent.
 
         Raises:
-            PenstockError: the first failure of this writer, unless it was raised before.
+            PenstockError: the first failure of this writer, also if it was raised before.
         """
         with self._changed:
             if self._closed:
@@ -190,21 +191,23 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            self._attempt = NO_ID  # what was cut short has not ended
+        # What was cut short has not ended; its rows are the attempt's all the same, and go with it.
+        self._cut_short = error is not None
         try:
             self.close()
-        except PenstockError:
-            # The block's own failure came first and says more.
+        except Exception as failure:
+            # The block's own failure came first and says more; that rows are missing is still to be known.
             if error is None:
                 raise
+            if failure is not error:
+                error.add_note(f"the writer of {self._path} failed, too: {failure}")
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "failed" if self._failure else "open"
         return f"<Writer of {self._path}, {state}, {self._acknowledged} rows acknowledged>"
 
     def _end_attempt(self) -> None:
-        if self._attempt == NO_ID or self._owner is None:
+        if self._attempt == NO_ID or self._owner is None or self._cut_short:
             return
         owner, attempt, rows = self._owner, self._attempt, self._acknowledged
         self._attempt_end = self._link.retry.run(lambda: self._link.node.end_attempt(owner, attempt, rows))
