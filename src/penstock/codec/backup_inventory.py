@@ -60,6 +60,13 @@ def decode_inventory(data: bytes, *, name: str) -> BackupInventory:
     try:
         document = json.loads(payload)
         files = tuple(CopiedFile(str(path), int(size), int(crc)) for path, size, crc in document["files"])
-        return BackupInventory(int(document["created_ms"]), int(document["tables"]), files)
+        inventory = BackupInventory(int(document["created_ms"]), int(document["tables"]), files)
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptionError("inventory does not say what an inventory says", file=name) from error
+    for file in files:
+        # Whoever made the backup may not choose where it is restored.
+        if any(part in {"", ".", ".."} for part in file.path.split("/")) or "\x00" in file.path:
+            raise CorruptionError(
+                "inventory names a file outside of its backup", file=name, named=ascii(file.path)[:80]
+            )
+    return inventory

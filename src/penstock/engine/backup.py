@@ -26,7 +26,7 @@ from penstock.model.bucket import BucketId
 from penstock.model.lease import AcquireLease, CutOffsets
 from penstock.runtime.clock import Clock
 from penstock.runtime.disk import Disk, write_atomically
-from penstock.runtime.local_disk import LocalDisk
+from penstock.runtime.local_disk import DIRECTORY_MODE, LocalDisk
 from penstock.tablet.bucket_copy import copy_bucket
 
 INVENTORY: Final = "inventory"
@@ -112,7 +112,7 @@ def empty_disk(directory: Path) -> LocalDisk:
         UnavailableError: it cannot be made.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
         if any(directory.iterdir()):
             raise InvalidError("the directory is not empty; name another", directory=str(directory))
     except OSError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from penstock.runtime.directory_lock import DirectoryLock, take_directory
 from penstock.runtime.local_disk import LocalDisk
 from penstock.runtime.open_files import allow_open_files
 
+_log = logging.getLogger("penstock")
 METADATA: Final = "metadata.db"
 _NAMED_MAX: Final = 10
 
@@ -42,6 +45,7 @@ class DataDirectory:
         with ExitStack() as stack:
             lock = take_directory(root, clock=clock)
             stack.callback(lock.release)
+            _warn_if_open_to_others(root)
             allow_open_files()
             found = settings if settings is not None else Settings.load(root / "penstock.toml")
             disk = LocalDisk(root)
@@ -57,3 +61,13 @@ class DataDirectory:
     def let_go(self) -> None:
         """Leave the directory as it is and to the next."""
         self._held.close()
+
+
+def _warn_if_open_to_others(root: Path) -> None:
+    """Tell of a directory of an earlier version, whose files others may read."""
+    try:
+        modes = [os.stat(root).st_mode, os.stat(root / METADATA).st_mode]
+    except FileNotFoundError:
+        return
+    if all(mode & 0o077 for mode in modes):
+        _log.warning("other users may read the data directory; close it with: chmod -R go= %s", root)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from penstock.errors import ClosedError, ConflictError, LimitError
+from penstock.errors import ClosedError, ConflictError, InvalidError, LimitError
 
 KEY_LENGTH_MAX: Final = 1024
 VALUE_BYTES_MAX: Final = 16 << 20
@@ -98,13 +98,16 @@ def check_writes(writes: Sequence[Write]) -> None:
 
     Raises:
         LimitError: a key or value is too large, or there are too many writes.
+        InvalidError: a key is no key, or there twice.
     """
     if len(writes) > WRITES_MAX:
         raise LimitError(f"a commit has at most {WRITES_MAX} writes", writes=len(writes))
-    assert len({write.key for write in writes}) == len(writes), "a commit names each key once"
+    if len({write.key for write in writes}) != len(writes):
+        raise InvalidError("a commit names each key once", writes=len(writes))
     for write in writes:
-        assert write.key.isascii(), write.key
-        assert write.key.isprintable(), write.key
+        # Keys may come from a backup that somebody made.
+        if not write.key.isascii() or not write.key.isprintable():
+            raise InvalidError("a metadata key is of printable ascii characters", key=ascii(write.key)[:80])
         if len(write.key) > KEY_LENGTH_MAX:
             raise LimitError(f"a metadata key has at most {KEY_LENGTH_MAX} characters", key=f"{write.key[:60]}...")
         if isinstance(write, Put) and len(write.value) > VALUE_BYTES_MAX:

@@ -6,9 +6,9 @@ also where it could read only half of it. So such files are checked on a copy fi
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +18,7 @@ from penstock.engine.metadata_chain import Chain, entry_digest
 from penstock.engine.metadata_mark import MetadataMark
 from penstock.engine.sqlite_errors import RESTORE, mapped_reading
 from penstock.errors import CorruptionError, UnsupportedError
+from penstock.runtime.local_disk import DIRECTORY_MODE, FILE_MODE
 
 APPLICATION_ID: Final = 0x504E5354
 """`PNST`, in the file's header."""
@@ -25,6 +26,7 @@ APPLICATION_ID: Final = 0x504E5354
 FORMAT_VERSION: Final = 2
 LOG: Final = "-wal"
 MARK: Final = "-mark"
+COPY: Final = "-copy"
 _TABLES: Final = {1: {b"entry", b"counter"}, 2: {b"entry", b"chain"}}
 _MAKE: Final = (
     "CREATE TABLE entry (key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, digest BLOB NOT NULL)"
@@ -52,12 +54,8 @@ def open_metadata(path: Path, *, expected: str) -> tuple[sqlite3.Connection, Met
         # SQLite would remove a log that lies there without its file.
         _check_new(mark, path, expected or ("its log" if _log_bytes(path) else ""))
     if _is_left_open(path):
-        with tempfile.TemporaryDirectory() as copies:
-            copy = Path(copies) / path.name
-            shutil.copyfile(path, copy)
-            shutil.copyfile(_log(path), _log(copy))
-            with _connected(copy, path) as connection:
-                _look(connection, mark, path, expected)
+        with _copied(path) as copy, _connected(copy, path) as connection:
+            _look(connection, mark, path, expected)
     with mapped_reading(path):
         connection = _connect(path)
     try:
@@ -228,6 +226,8 @@ def _upgrade(connection: sqlite3.Connection, mark: MetadataMark, digests: Digest
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    # SQLite would make it readable for others; the log gets the rights of the file.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
     try:
         # Damaged text must not become an error of Python's.
@@ -252,6 +252,21 @@ def _connected(copy: Path, path: Path) -> Iterator[sqlite3.Connection]:
             yield connection
         finally:
             connection.close()
+
+
+@contextmanager
+def _copied(path: Path) -> Iterator[Path]:
+    """Copy file and log beside them; a kill meanwhile leaves a copy that the next opening removes."""
+    directory = path.with_name(path.name + COPY)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(DIRECTORY_MODE)
+    try:
+        copy = directory / path.name
+        shutil.copyfile(path, copy)
+        shutil.copyfile(_log(path), _log(copy))
+        yield copy
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _is_left_open(path: Path) -> bool:

@@ -54,6 +54,7 @@ from penstock.index.rocks_settings import RocksIndexSettings
 from penstock.index.turns import Turns
 from penstock.model.bucket import BucketId
 from penstock.model.change import NO_OFFSET
+from penstock.runtime.local_disk import DIRECTORY_MODE
 
 _RUNS: Final = "runs"
 """Where the files of a run are until RocksDB has taken them in."""
@@ -94,6 +95,9 @@ class RocksKeyIndex:
         self._calls = 0
         self._closed = False
         self._options = _options(self._settings)
+        # RocksDB's own files are as readable as the process lets new files be.
+        with mapped(self._path):
+            self._path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
         with mapped(self._path):
             # Without column families rocksdict takes the stored options of a reopened store, and its own small cache.
             self._db = rocksdict.Rdict(str(self._path), self._options, column_families={"default": self._options})

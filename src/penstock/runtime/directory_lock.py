@@ -21,6 +21,7 @@ from typing import Any
 
 from penstock.errors import DirectoryInUseError, InvalidError, PermissionDeniedError, UnavailableError
 from penstock.runtime.clock import Clock, SystemClock
+from penstock.runtime.local_disk import DIRECTORY_MODE, FILE_MODE
 
 _held: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
 
@@ -46,7 +47,7 @@ class DirectoryLock:
             OSError: the directory does not exist or cannot be written.
         """
         assert not self.held, "acquire follows release"
-        fd = os.open(self._directory / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(self._directory / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._write_holder(fd)
@@ -119,7 +120,7 @@ def take_directory(root: Path, *, clock: Clock | None = None) -> DirectoryLock:
     """
     lock = DirectoryLock(root, clock=clock)
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
         lock.acquire()
     except (FileExistsError, NotADirectoryError) as error:
         raise InvalidError("the data directory is a file, or below one; name a directory", directory=root) from error

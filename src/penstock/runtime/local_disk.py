@@ -13,6 +13,7 @@ import shutil
 import threading
 from functools import cache
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 import numpy as np
@@ -21,10 +22,21 @@ _GATHER_MAX = 1024  # IOV_MAX on Linux
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NO_SPACE_RESERVED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
+"""What is stored is for the user alone who runs the node."""
 
-def is_relative(path: str) -> bool:
-    """Tell whether a path is relative, normal, and stays below the root; the root itself is ''."""
-    return path == "" or all(part not in {"", ".", ".."} for part in path.split("/"))
+
+def check_relative(path: str) -> None:
+    """Refuse a path that is not relative, normal, and below the root; the root itself is ''.
+
+    A path may come from a file that somebody sent us: a backup's inventory.
+
+    Raises:
+        OSError: it is none.
+    """
+    if path and any(part in {"", ".", ".."} for part in path.split("/")):
+        raise OSError(errno.EINVAL, "the path does not stay below the root", path)
 
 
 class LocalAppendFile:
@@ -118,8 +130,8 @@ class LocalReadFile:
 
     def pread(self, position: int, length: int) -> memoryview:
         """Return up to `length` bytes at `position`, read-only."""
-        assert position >= 0, position
-        assert length >= 0, length
+        if position < 0 or length < 0:
+            raise OSError(errno.EINVAL, f"no such place position={position} length={length}")
         with self._lock:
             if self._closed:
                 raise _bad_descriptor()
@@ -174,7 +186,7 @@ class LocalDisk:
 
     def create(self, path: str) -> LocalAppendFile:
         """Create a file that must not exist, open for appending."""
-        fd = os.open(self._absolute(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        fd = os.open(self._absolute(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         return LocalAppendFile(fd, 0)
 
     def open_append(self, path: str, size: int) -> LocalAppendFile:
@@ -227,7 +239,7 @@ class LocalDisk:
         chain = [path for path in (leaf, *leaf.parents) if path.is_relative_to(self._root) or not path.exists()]
         for path in reversed(chain):
             with contextlib.suppress(FileExistsError):
-                path.mkdir()
+                path.mkdir(DIRECTORY_MODE)
             if not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
             self._sync_made(path)
@@ -243,7 +255,8 @@ class LocalDisk:
 
     def remove_tree(self, directory: str) -> None:
         """Remove a directory with everything in it; no error if it does not exist."""
-        assert directory, "the root is not removed"
+        if not directory:
+            raise OSError(errno.EINVAL, "the root is not removed")
         absolute = self._absolute(directory)
         gone = {path for path in self._durable_directories if path == absolute or path.startswith(absolute + "/")}
         self._durable_directories -= gone
@@ -267,7 +280,7 @@ class LocalDisk:
         return _boot_id()
 
     def _absolute(self, path: str) -> str:
-        assert is_relative(path), path
+        check_relative(path)
         return f"{self._root}/{path}" if path else self._root
 
     def __repr__(self) -> str:

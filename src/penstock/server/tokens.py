@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 import secrets
 from pathlib import Path
@@ -19,6 +20,7 @@ from penstock.model.principal import UNNAMED
 
 TOKEN_LENGTH_MAX: Final = 4_096
 _BEARER: Final = "bearer "
+_WRITABLE_BY_OTHERS: Final = 0o022
 _LINE: Final = re.compile(r"([A-Za-z0-9][\w.@-]{0,127}):([0-9a-f]{64})", re.ASCII)
 
 
@@ -43,13 +45,18 @@ class Tokens:
         """Return the tokens of a file.
 
         Raises:
-            InvalidError: a line is no `name:hash`, a name stands twice or is none to give, or there is no token at all.
+            InvalidError: others may write the file, a line is no `name:hash`, a name stands twice or is none to give,
+                or there is no token at all.
             NotFoundError: the file cannot be read.
         """
         try:
-            lines = Path(path).read_text().splitlines()
+            with Path(path).open() as file:
+                mode = os.fstat(file.fileno()).st_mode
+                lines = file.read().splitlines()
         except OSError as error:
             raise NotFoundError("the token file cannot be read", path=str(path), cause=error.strerror) from error
+        if mode & _WRITABLE_BY_OTHERS:
+            raise InvalidError("others may write the token file and let themselves in; chmod go-w", path=str(path))
         hashes: dict[str, str] = {}
         for number, line in enumerate(lines, 1):
             text = line.strip()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from penstock.errors import CorruptionError
 from penstock.model.change import OFFSET_MAX
 
 Offsets = npt.NDArray[np.int64]
@@ -47,7 +48,8 @@ class Ends:
     def store(self, rows: Rows, offsets: Offsets, size: int) -> None:
         """End distinct live rows; `size` is how many rows the run has, or will have, at least."""
         array = self._sized(size)
-        assert np.all(array[rows] == OFFSET_MAX), "a change ends a row that is not live"
+        if not np.all(array[rows] == OFFSET_MAX):
+            raise CorruptionError("a change ends a row that is not live; open the bucket again")
         array[rows] = offsets
         self.ended += len(rows)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.runtime.local_disk import is_relative
+from penstock.runtime.local_disk import check_relative
 
 Kind = Literal[
     "create",
@@ -135,8 +135,8 @@ class FaultGate:
         failed: Callable[[], None] | None = None,
     ) -> None:
         """Count a mutating operation and carry it out, or as much as its fault lets; `failed` follows an error."""
-        assert is_relative(path), path
-        assert is_relative(target), target
+        check_relative(path)
+        check_relative(target)
         with self.lock:
             self._check_alive()
             operation = Operation(self._operations, kind, path, length, target)
@@ -156,7 +156,7 @@ class FaultGate:
 
     def before_read(self, path: str) -> None:
         """Let a read pass, or fail."""
-        assert is_relative(path), path
+        check_relative(path)
         with self.lock:
             self._check_alive()
             fault = _strike(self._read_faults, Operation(self._operations, "read", path))

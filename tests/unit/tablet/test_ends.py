@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from penstock.errors import CorruptionError
 from penstock.model.change import OFFSET_MAX
 from penstock.tablet.ends import Ends
 
@@ -37,7 +38,7 @@ def test_row_that_is_not_live_cannot_end() -> None:
     ends = Ends()
     ends.store(rows(1), rows(7), 2)
 
-    with pytest.raises(AssertionError, match="not live"):
+    with pytest.raises(CorruptionError, match="not live"):
         ends.store(rows(1), rows(8), 2)
 
 
