@@ -60,6 +60,7 @@ class ChangePull:
         self._images = images
         self._lease_id = lease_id
         self._positions = dict(positions)
+        self._held = False
         self.births: int | None = None
         """The id from which on partitions are awaited; None: none is."""
         # Names the pin that protects the positions; one for each reader.
@@ -99,16 +100,20 @@ class ChangePull:
         """Stand after a page, which the caller has now received."""
         self._positions[page.bucket] = (page.next_offset, self._positions[page.bucket][1])
 
-    def pull(self, wait_ms: int) -> list[ChangePage]:
+    def pull(self, wait_ms: int, changes: int | None = None) -> list[ChangePage]:
         """Return pages of the buckets that have changes, waiting for the first; none if the wait ran out.
 
-        Positions stay: `move` each page once it was handed on.
+        Positions stay: `move` each page once it was handed on. A bucket gives at most so many `changes`.
 
         Raises:
             OffsetOutOfRangeError: changes from a position on are no longer kept.
             PenstockError: as the node answered, once that is not worth retrying.
         """
-        return self._pull(self.unfinished, wait_ms)
+        positions = self.unfinished
+        if changes is not None:
+            most = {bucket: start + changes for bucket, (start, _) in positions.items()}
+            positions = {b: (at, most[b] if end is None else min(end, most[b])) for b, (at, end) in positions.items()}
+        return self._pull(positions, wait_ms)
 
     def hold(self, *, patiently: bool = True) -> None:
         """Protect the positions for another while, without reading; not `patiently`: in one attempt.
@@ -121,12 +126,14 @@ class ChangePull:
         if patiently:
             self._pull(still, 0)
         else:
+            self._held = True
             self._link.node.pull_changes(self._call(still, 0))
 
     def release(self) -> None:
         """Protect nothing any more; idempotent."""
-        if self._link.closed:
+        if self._link.closed or not self._held:
             return
+        self._held = False
         try:
             self._link.node.pull_changes(replace(self._call({}, 0), births=None))
         except PenstockError:
@@ -148,7 +155,11 @@ class ChangePull:
         if not positions and self.births is None:
             return []
         call = self._call(positions, wait_ms)
-        return self._link.retry.run(lambda: self._link.node.pull_changes(call))
+        try:
+            return self._link.retry.run(lambda: self._link.node.pull_changes(call))
+        finally:
+            # Also if another thread released meanwhile: the node may have pinned again since.
+            self._held = True
 
     def _call(self, positions: Mapping[TableBucket, tuple[int, int | None]], wait_ms: int) -> PullChanges:
         return PullChanges(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -14,6 +15,9 @@ from penstock.errors import InternalError
 from penstock.model.bucket import TableBucket
 from penstock.model.filter import Filter
 from penstock.model.table import TableInfo
+
+FILTERED: Final = 4
+"""How many times more changes than rows wanted are read at first where a filter is."""
 
 
 class LogScan:
@@ -50,8 +54,10 @@ class LogScan:
             self._pull.release()
 
     def _pages(self, left: int | None) -> Generator[Sequence[Portion], None, None]:
+        changes = left if self._filter.is_all else None if left is None else left * FILTERED
         while self._pull.unfinished:
-            pages = self._pull.pull(wait_ms=0)
+            # Of a limit no more travels than it needs; what a filter lets through shows as it goes.
+            pages = self._pull.pull(wait_ms=0, changes=changes)
             if not pages:
                 raise InternalError("the node gave no changes below the end that it named", bucket=self._bucket)
             for page in pages:
@@ -61,6 +67,8 @@ class LogScan:
                 yield [(batch, page.next_offset if self._pull.unfinished else None)]
                 if left == 0:
                     return
+            if changes is not None:
+                changes = left if self._filter.is_all else changes * 2
 
     def _passing(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         kept = batch if self._filter.is_all else batch.filter(pa.array(self._filter.mask(batch)))
