@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.errors import PartitionNotFoundError
+from penstock.errors import InvalidError, OffsetOutOfRangeError, PartitionNotFoundError
 from penstock.testing.server import ServerProcess
 
 KEYED = "id BIGINT, day STRING, v STRING, PRIMARY KEY (id, day)"
@@ -217,3 +217,57 @@ def test_an_unknown_partition_is_no_start(table: penstock.Table) -> None:
 
     with pytest.raises(PartitionNotFoundError, match="day=never"):
         table.changes(start=start)
+
+
+def test_a_cut_that_names_what_is_not_there_is_refused(table: penstock.Table) -> None:
+    put(table, range(10))
+    put(table, range(5), "tue")
+    cut = dict(table.cut())
+    never = cut | {penstock.TableBucket("shop.t", "day=never", number): 0 for number in range(2)}
+    source = "live" if table.info.primary_key else "log"
+
+    def scan(as_of: dict[penstock.TableBucket, int]) -> list[tuple[str, int]]:
+        return found(table.scan(as_of=as_of, source=source))
+
+    with pytest.raises(PartitionNotFoundError, match="day=never"):
+        scan(never)
+    with pytest.raises(PartitionNotFoundError, match="day=never"):
+        table.changes(end=never)
+    for bucket in cut:
+        with pytest.raises(InvalidError, match="names every bucket"):
+            scan({other: at for other, at in cut.items() if other != bucket})
+        with pytest.raises(InvalidError, match="names every bucket"):
+            table.changes(end={other: at for other, at in cut.items() if other != bucket})
+    table.drop_partition(MONDAY)
+    with pytest.raises(PartitionNotFoundError, match="day=mon"):
+        scan(cut)
+    with pytest.raises(PartitionNotFoundError, match="day=mon"):
+        table.changes(end=cut)
+    gone = [bucket for bucket in cut if bucket.partition == "day=mon"]
+    with pytest.raises(PartitionNotFoundError, match="day=mon"):
+        found(table.scan(buckets=gone, source=source))
+    with pytest.raises(PartitionNotFoundError, match="day=mon"):
+        table.changes(buckets=gone)
+
+
+def test_a_partition_born_after_a_cut_is_empty_at_it_and_an_older_one_must_be_named(table: penstock.Table) -> None:
+    put(table, range(10))
+    cut = dict(table.cut())
+    put(table, range(5), "tue")
+    later = dict(table.cut())
+    source = "live" if table.info.primary_key else "log"
+
+    assert found(table.scan(as_of=cut, source=source)) == found(table.changes(end=cut)) == whole(("mon", range(10)))
+    tuesday = {bucket: at for bucket, at in later.items() if bucket.partition == "day=tue"}
+    with pytest.raises(InvalidError, match="names every bucket"):
+        found(table.scan(as_of=tuesday, source=source))
+    assert found(table.scan(as_of=tuesday, buckets=list(tuesday), source=source)) == whole(("tue", range(5)))
+
+
+def test_an_end_that_was_not_written_is_refused_unless_it_is_waited_for(table: penstock.Table) -> None:
+    put(table, range(10))
+    beyond = {bucket: at + 1 for bucket, at in table.cut().items()}
+
+    with pytest.raises(OffsetOutOfRangeError, match="follow=True"):
+        table.changes(end=beyond)
+    assert len(found(table.changes(end=beyond, follow=True, timeout="20ms"))) == 10

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.errors import OffsetOutOfRangeError
+from penstock.errors import OffsetOutOfRangeError, PartitionNotFoundError
 from penstock.testing.server import ServerProcess
 
 KEYED = "id BIGINT, day STRING, v STRING, PRIMARY KEY (id, day)"
@@ -83,7 +83,9 @@ def test_a_stored_cut_goes_on_with_every_change_of_the_new_partition(table: pens
 
     assert found(table.changes(start=cut)) == all_new(range(30))
     # What the cut ends is gone with the partition, and nothing stands in for it.
-    assert found(table.changes(end=cut)) == []
+    with pytest.raises(PartitionNotFoundError, match="day=mon"):
+        table.changes(end=cut)
+    assert found(table.changes(start=cut, end=cut)) == []
 
 
 def test_a_stream_that_follows_goes_on_with_the_new_partition(table: penstock.Table) -> None:

@@ -79,7 +79,7 @@ def require_every(info: TableInfo, given: Mapping[TableBucket, int], buckets: It
     for bucket in buckets:
         if bucket not in given:
             raise InvalidError(
-                "as_of names every bucket; leave out one that was born later by buckets=",
+                "as_of names every bucket that is to be read; add it, or choose others by buckets=",
                 table=info.path,
                 bucket=bucket,
             )

@@ -7,7 +7,7 @@ change on, as an end that it is not read. A start in a partition that was droppe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -19,7 +19,7 @@ from penstock.client.stream_position import StreamPosition
 from penstock.errors import InvalidError, OffsetOutOfRangeError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import Offsets
-from penstock.model.log_state import LogState
+from penstock.model.log_state import LogState, dropped_unread
 from penstock.model.table import TableInfo
 
 
@@ -85,20 +85,57 @@ def resolve_starts(
 def resolve_ends(
     info: TableInfo,
     end: OffsetsByBucket | None,
-    known: Mapping[TableBucket, Offsets],
+    state: LogState,
+    starts: Mapping[TableBucket, int],
     *,
+    only: Collection[TableBucket] | None,
     follow: bool,
 ) -> dict[TableBucket, int | None]:
-    """Return the offset at which each known bucket ends; None: it goes on for ever.
+    """Return the offset at which each bucket ends that is there; None: it goes on for ever.
+
+    `starts` has what the start names of buckets that are not there any more: it was read.
 
     Raises:
-        InvalidError: `end` is not offsets of this table's buckets.
+        InvalidError: `end` is not offsets of this table's buckets, or leaves some of a partition out.
+        PartitionNotFoundError: it names a partition that is not there (any more), and was not read before.
+        OffsetOutOfRangeError: it is not yet written, and nobody waits for it.
     """
+    known = state.offsets
     if end is None:
         return {bucket: None if follow else offsets.end for bucket, offsets in known.items()}
-    named = resolve_offsets(info, end)
-    ends = {bucket: named.get(bucket, 0) for bucket in known}
-    return {bucket: at if follow else min(at, known[bucket].end) for bucket, at in ends.items()}
+    named = {bucket: at for bucket, at in resolve_offsets(info, end).items() if only is None or bucket in only}
+    for bucket, at in named.items():
+        start, gone = starts.get(bucket, bucket.first_offset(at)), state.gone_with(bucket, at)
+        if not state.has(bucket, at) and (start < at or (gone is None and bucket not in starts)):
+            raise dropped_unread(bucket, start, gone)
+        if not follow and bucket in known and at > known[bucket].end:
+            raise OffsetOutOfRangeError(
+                "the end is beyond the bucket's end; use follow=True to wait for it",
+                bucket=bucket,
+                offset=at,
+                end=known[bucket].end,
+            )
+    require_whole_partitions(named, known)
+    return {bucket: named.get(bucket, 0) for bucket in known}
+
+
+def require_whole_partitions(named: Mapping[TableBucket, int], there: Iterable[TableBucket]) -> None:
+    """Refuse an end that leaves out a bucket; a partition that it does not name at all was born after it.
+
+    Raises:
+        InvalidError: names the first bucket that is left out.
+    """
+    partitions = {bucket.partition for bucket in named} | {None}
+    for bucket in there:
+        if bucket not in named and bucket.partition in partitions:
+            raise InvalidError("end names every bucket; add it, or choose others by buckets=", bucket=bucket)
+
+
+def named_offsets(info: TableInfo, start: StartLike) -> Mapping[TableBucket, int]:
+    """Return the offsets that a start names, none if it is another kind of start."""
+    if is_position(start):
+        return decode_position(info, start).bucket_offsets(info.path)
+    return resolve_offsets(info, start) if isinstance(start, Mapping) else {}
 
 
 def is_position(start: StartLike) -> TypeGuard[str]:

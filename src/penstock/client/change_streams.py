@@ -9,7 +9,15 @@ from datetime import timedelta
 
 from penstock.client.buckets import BucketName, OffsetsByBucket, resolve_buckets, resolve_offsets
 from penstock.client.change_pull import ChangePull
-from penstock.client.change_range import EARLIEST, StartLike, decode_position, is_position, resolve_ends, resolve_starts
+from penstock.client.change_range import (
+    EARLIEST,
+    StartLike,
+    decode_position,
+    is_position,
+    named_offsets,
+    resolve_ends,
+    resolve_starts,
+)
 from penstock.client.change_stream import ChangeStream, Patience, SnapshotPhase
 from penstock.client.link import Link
 from penstock.client.scan import Scan
@@ -97,6 +105,7 @@ def _open(
         if request.lease_id is not None:
             check_leased(info, request.lease_id, state.offsets, request, only)
         known = {bucket: at for bucket, at in state.offsets.items() if only is None or bucket in only}
+        _check_there(state, only or (), named_offsets(info, start), waits=follows_births)
         births = state.births if info.partitioned and request.lease_id is None else None
         if snapshot is not None and snapshot.births is not None:
             # Its cut is pinned: what it names can be read, also if it is dropped by now.
@@ -107,7 +116,14 @@ def _open(
             starts = resolve_starts(
                 link, info, start, replace(state, offsets=known), only=only, lease_id=request.lease_id
             )
-        ends = resolve_ends(info, request.end, known, follow=request.follow)
+        ends = resolve_ends(
+            info,
+            request.end,
+            replace(state, offsets=known),
+            named_offsets(info, start),
+            only=only,
+            follow=request.follow,
+        )
         pull = ChangePull(
             link,
             info,
@@ -123,6 +139,15 @@ def _open(
             if attempt == TRIES - 1:
                 raise
     raise AssertionError("the last attempt returns or raises")
+
+
+def _check_there(
+    state: LogState, wanted: Collection[TableBucket], named: Mapping[TableBucket, int], *, waits: bool
+) -> None:
+    """Refuse buckets that were chosen and are not there: a stream of none would end as if it had read them."""
+    for bucket in wanted:
+        if bucket not in state.offsets and bucket not in named and not waits:
+            raise PartitionNotFoundError("no such partition", partition=bucket.partition, bucket=bucket)
 
 
 def _dropped(state: LogState, bucket: TableBucket, at: int) -> Offsets:

@@ -77,10 +77,8 @@ class Scan(Iterable[pa.RecordBatch]):
             position = BucketPosition(bucket.partition, bucket.bucket, first.log_offset, 0)
             pin = CutPin(link, info.table_id, Cut(first.cut_id or "", {bucket: first.log_offset}))
             return cls(link, info, request, pin, [position], first=first)
-        if request.as_of is not None:
-            require_every(
-                info, request.as_of, request.buckets or link.retry.run(lambda: link.node.buckets(info.table_id))
-            )
+        if request.as_of is not None and request.buckets is not None:
+            require_every(info, request.as_of, request.buckets)
         chosen = request.buckets
         as_of = request.as_of
         if as_of is not None and chosen is not None:
@@ -92,8 +90,8 @@ class Scan(Iterable[pa.RecordBatch]):
         starts: Mapping[TableBucket, int] = {}
         if request.source is ScanSource.LOG:
             # After the cut, so that none of its buckets was born too late to be among them.
-            kept = link.retry.run(lambda: link.node.offsets(info.table_id))
-            starts = {bucket: offsets.base for bucket, offsets in kept.items()}
+            state = link.retry.run(lambda: link.node.log_state(info.table_id))
+            starts = {bucket: state.first_kept(bucket, x) for bucket, x in pin.offsets.items()}
         positions = [
             BucketPosition(bucket.partition, bucket.bucket, pin.offsets[bucket], starts.get(bucket, 0))
             for bucket in (chosen or sorted(pin.offsets, key=bucket_order))

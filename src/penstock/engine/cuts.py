@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,11 +67,16 @@ class Cuts:
                 raise TooManyScannersError(
                     "too many cuts are open; release some, or wait until they expire", max=CUTS_MAX
                 )
-        names = {table.bucket_id(bucket): bucket for bucket in (table.buckets() if buckets is None else buckets)}
+        if as_of is None:
+            names = {table.bucket_id(bucket): bucket for bucket in (table.buckets() if buckets is None else buckets)}
+        elif buckets is None:
+            names = _all_of(table, as_of)
+        else:
+            names = {_find(table, bucket, as_of): bucket for bucket in buckets}
         cut_id = uuid.uuid4().hex
         pin_name = _pin_name(cut_id)
         offsets = _present(table, names, pin_name) if as_of is None else _given(table, names, as_of, pin_name)
-        tablets = {bucket: tablet for bucket, tablet in table.committer.tablets.items() if bucket in offsets}
+        tablets = {bucket: tablet for bucket in offsets if (tablet := table.committer.tablets.get(bucket)) is not None}
         with self._lock:
             ids = {name: bucket for bucket, name in names.items()}
             self._cuts[cut_id] = _OpenCut(table, offsets, tablets, ids, self._clock.monotonic_ms())
@@ -150,13 +155,48 @@ def _present(table: LiveTable, buckets: Mapping[BucketId, TableBucket], pin_name
         return offsets
 
 
+def _all_of(table: LiveTable, as_of: Mapping[TableBucket, int]) -> dict[BucketId, TableBucket]:
+    """Return the buckets of a cut of the whole table; a partition that it does not name was born after it.
+
+    Raises:
+        InvalidError: it leaves out a bucket that was there.
+        PartitionNotFoundError: a partition does not exist (any more).
+    """
+    names = {table.bucket_id(name): name for name in as_of}
+    named = {bucket.partition_id for bucket in names}
+    for name in table.buckets():
+        bucket = table.find_id(name)
+        # Ids are given in order: what is older than a partition of the cut was there when it was taken.
+        if name not in as_of and bucket is not None and (bucket.partition_id in named or _is_older(bucket, named)):
+            raise _left_out(name)
+    return names
+
+
+def _is_older(bucket: BucketId, named: Collection[int]) -> bool:
+    return bucket.partition_id == 0 or bucket.partition_id < max(named, default=0)
+
+
+def _find(table: LiveTable, name: TableBucket, as_of: Mapping[TableBucket, int]) -> BucketId:
+    """Return a bucket of a cut, also one that left with its partition, for who was about to read it."""
+    if name not in as_of:
+        raise _left_out(name)
+    found = table.find_id(name)
+    left = table.left.find(name, as_of[name])
+    if left is not None and (found is None or as_of[name] < table.first_offset(found)):
+        return left.bucket
+    return table.bucket_id(name)
+
+
+def _left_out(name: TableBucket) -> InvalidError:
+    return InvalidError(
+        "as_of names every bucket that was there; add it, or say by buckets= which ones to read", bucket=name
+    )
+
+
 def _given(
     table: LiveTable, buckets: Mapping[BucketId, TableBucket], as_of: Mapping[TableBucket, int], pin_name: str
 ) -> dict[BucketId, int]:
     """Pin the offsets given, once each is known to be readable."""
-    for name in buckets.values():
-        if name not in as_of:
-            raise InvalidError("as_of names every bucket; leave out one that was born later by buckets=", bucket=name)
     offsets = {bucket: as_of[name] for bucket, name in buckets.items()}
     view = table.view
     for bucket, offset in offsets.items():

@@ -67,6 +67,18 @@ class LogState:
         gone = self.gone_with(bucket, offset)
         return None if gone is None or gone.bases is None else gone.bases[bucket.bucket]
 
+    def first_kept(self, bucket: TableBucket, offset: int) -> int:
+        """Return from where on the log of an offset can be read.
+
+        Raises:
+            PartitionNotFoundError: it went with its partition.
+        """
+        base = self.base(bucket, offset)
+        if base is None:
+            first = bucket.first_offset(offset)
+            raise dropped_unread(bucket, first, self.gone_with(bucket, offset))
+        return base
+
     def gone_with(self, bucket: TableBucket, offset: int) -> GonePartition | None:
         """Return the dropped partition whose bucket had this offset, None if nothing is known of it."""
         return gone_with(self.gone, bucket, offset)

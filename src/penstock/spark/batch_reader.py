@@ -14,11 +14,11 @@ from penstock.client.link import Link
 from penstock.client.log_scan import LogScan
 from penstock.client.page_ahead import PageAhead
 from penstock.client.scan_request import ScanRequest, ScanSource
-from penstock.errors import OffsetOutOfRangeError, PartitionNotFoundError
+from penstock.errors import OffsetOutOfRangeError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import OpenScan
 from penstock.spark.links import link_for, planning_link
-from penstock.spark.read_cut import as_of_offsets, execution_cut
+from penstock.spark.read_cut import as_of_offsets, check_there, execution_cut
 from penstock.spark.read_request import ReadRequest
 from penstock.spark.spark_types import cast_batch
 from penstock.spark.splits import LaterSplit, Split, later_splits, plan_splits
@@ -38,7 +38,7 @@ class BatchReader(DataSourceReader):
         split_rows = request.options.count("split_rows")
         assert split_rows is not None, "it has a default"
         if request.options.is_set("as_of"):
-            as_of_offsets(request.info, request.options.get("as_of") or "")
+            check_there(link, request.info, as_of_offsets(request.info, request.options.get("as_of") or ""))
         stats = link.retry.run(lambda: link.node.stats(request.info.table_id))
         splits = plan_splits(stats.buckets, split_rows, keyed=request.info.keyed)
         if request.info.partitioned:
@@ -104,14 +104,12 @@ def _log_rows(
     link: Link, request: ReadRequest, bucket: TableBucket, *, x: int, start: int, end: int
 ) -> Iterator[pa.RecordBatch]:
     info = request.info
-    known = link.retry.run(lambda: link.node.offsets(info.table_id)).get(bucket)
-    if known is None:
-        raise PartitionNotFoundError("the partition was dropped", table=info.path, partition=bucket.partition)
-    if x < known.base:
+    base = link.retry.run(lambda: link.node.log_state(info.table_id)).first_kept(bucket, x)
+    if x < base:
         raise OffsetOutOfRangeError(
-            "the cut is below the base: what it shows is no longer kept", bucket=bucket, offset=x, base=known.base
+            "the cut is below the base: what it shows is no longer kept", bucket=bucket, offset=x, base=base
         )
-    first = max(start, known.base)
+    first = max(start, base)
     if first >= end:
         return
     scan = ScanRequest(ScanSource.LOG, columns=request.columns, filter=request.filter)

@@ -10,7 +10,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from penstock.client.change_pull import ChangePull
-from penstock.client.change_range import EARLIEST, LATEST, StartLike, resolve_starts
+from penstock.client.change_range import (
+    EARLIEST,
+    LATEST,
+    StartLike,
+    named_offsets,
+    require_whole_partitions,
+    resolve_starts,
+)
 from penstock.client.link import Link
 from penstock.client.page_ahead import PageAhead
 from penstock.errors import InternalError, InvalidError
@@ -39,9 +46,9 @@ class ChangeReader(DataSourceReader):
         """Return a split for each bucket; changes of one bucket stay in order."""
         request = self._request
         link = planning_link(request.options)
-        if request.options.is_set("end"):
-            as_of_offsets(request.info, request.options.get("end") or "")
         buckets = link.retry.run(lambda: link.node.buckets(request.info.table_id))
+        if request.options.is_set("end"):
+            require_whole_partitions(as_of_offsets(request.info, request.options.get("end") or ""), buckets)
         splits: list[InputPartition] = [Split(bucket) for bucket in buckets]
         if request.info.partitioned:
             splits += later_splits(request.info.buckets, {bucket.partition or "" for bucket in buckets})
@@ -53,7 +60,9 @@ class ChangeReader(DataSourceReader):
         request, end = self._request, self._request.options.get("end")
         link = link_for(request.options)
         ends = execution_cut(link, request.info, self._plan_id) if end is None else as_of_offsets(request.info, end)
-        mine = {bucket: ends[bucket] for bucket in partition.buckets(ends)}
+        named = named_offsets(request.info, self._start)
+        # What was read up to the end already need not be there any more.
+        mine = {b: ends[b] for b in partition.buckets(ends) if named.get(b, b.first_offset(ends[b])) < ends[b]}
         state = readable_at(link.retry.run(lambda: link.node.log_state(request.info.table_id)), mine)
         for bucket, start in resolve_starts(link, request.info, self._start, state, only=mine).items():
             yield from read_changes(link, request, bucket, start=start, end=ends[bucket], images=self._images)

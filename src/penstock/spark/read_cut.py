@@ -13,6 +13,7 @@ from typing import Final
 from pyspark import TaskContext
 
 from penstock.client.change_range import decode_position
+from penstock.client.cut_pin import CutPin
 from penstock.client.link import Link
 from penstock.errors import InvalidError
 from penstock.model.bucket import TableBucket
@@ -31,6 +32,17 @@ def as_of_offsets(info: TableInfo, text: str) -> dict[TableBucket, int]:
     if not text.lstrip().startswith("{"):
         raise InvalidError("a cut is the JSON that pks.cut returns; pass it unchanged", found=text)
     return decode_position(info, text).bucket_offsets(info.path)
+
+
+def check_there(link: Link, info: TableInfo, cut: Mapping[TableBucket, int]) -> None:
+    """Refuse a cut of the whole table that names what is not there, or leaves out what was.
+
+    Raises:
+        InvalidError: it leaves a bucket out.
+        PartitionNotFoundError: a partition does not exist (any more).
+        OffsetOutOfRangeError: it is older than what is kept, or not yet written.
+    """
+    CutPin.take(link, info.table_id, as_of=cut).release()
 
 
 def execution_name(plan_id: str) -> str:
