@@ -16,7 +16,7 @@ from penstock.errors import CorruptionError
 from penstock.model.bucket import BucketId
 
 MAGIC: Final = b"PNMF"
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Manifest:
     and every row with an end has the change that ended it there: ends can be rebuilt from it.
     `checkpoint` is the offset as of which `writer_state` and `owner_state` stand. Rows from
     `log_start` on are in segments. The log reached `durable_end` when the manifest was written: a
-    shorter one is damaged.
+    shorter one is damaged. `group` is the last group of the table that it has a part of, -1 for none.
     """
 
     bucket: BucketId
@@ -59,6 +59,7 @@ class Manifest:
     writer_state: bytes
     spans: tuple[SpanEntry, ...]
     owner_state: bytes = b""
+    group: int = -1
 
     def file_names(self) -> set[str]:
         """Return every file that the manifest names."""
@@ -79,6 +80,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "timestamp_ms": manifest.timestamp_ms,
         "writer_state": base64.b64encode(manifest.writer_state).decode("ascii"),
         "owner_state": base64.b64encode(manifest.owner_state).decode("ascii"),
+        "group": manifest.group,
         "spans": [[s.start, s.end, [[f.name, f.ends, f.ends_as_of] for f in s.files]] for s in manifest.spans],
     }
     return frame(MAGIC, VERSION, json.dumps(document, separators=(",", ":")).encode())
@@ -110,6 +112,7 @@ def _from_document(document: dict[str, Any]) -> Manifest:
         timestamp_ms=document["timestamp_ms"],
         writer_state=base64.b64decode(document["writer_state"]),
         owner_state=base64.b64decode(document.get("owner_state", "")),
+        group=document.get("group", -1),
         spans=tuple(
             SpanEntry(start, end, tuple(FileEntry(*file) for file in files)) for start, end, files in document["spans"]
         ),

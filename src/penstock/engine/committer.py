@@ -2,7 +2,9 @@
 
 It drains the calls that wait, plans them in order, appends all, syncs the touched files side by
 side, then publishes ends, index and one immutable view at once. So group commit, table-wide cuts
-and barriers come from one place. Steps of background work that swap files run here too, between
+and barriers come from one place. A group that a disk refuses anywhere is taken back everywhere before
+another follows; if it cannot be, none does: the last group alone may be in some of its buckets only,
+and opening the table cuts it off. Steps of background work that swap files run here too, between
 groups. It has a thread of its own, so that an interrupted caller never leaves half a commit.
 """
 
@@ -14,6 +16,7 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
+from penstock.codec.group_mark import GroupMark, encode_members
 from penstock.engine.answer import Answer
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
@@ -67,6 +70,9 @@ class Committer:
         self._clock = clock
         self._syncs = syncs
         self._tablets: dict[BucketId, Tablet] = {}
+        self._group = -1
+        self._doubt: list[Tablet] = []
+        """Buckets that may have a part of a group which was not committed."""
         self._queue = WriteQueue(self._start)
         self._thread: threading.Thread | None = None
 
@@ -123,6 +129,7 @@ class Committer:
                 if self.guard is not None:
                     self.guard.adopt(tablet)
             self._tablets = {**self._tablets, **tablets}
+            self._group = max([self._group, *(tablet.state.group for tablet in tablets.values())])
 
         self.run(add)
 
@@ -130,6 +137,22 @@ class Committer:
         """Put a reopened bucket in the place of the failed one; only inside a step."""
         tablet.exclusively = self.run
         self._tablets = {**self._tablets, tablet.bucket: tablet}
+
+    def take_back_all(self) -> None:
+        """Take back what is left of a group that was not committed; only inside a step.
+
+        Raises:
+            BucketFailedError: the disk still refuses; the table takes no writes.
+        """
+        self._doubt = [tablet for tablet in self._doubt if not tablet.take_back()]
+        self._check_certain()
+
+    def _check_certain(self) -> None:
+        if self._doubt:
+            raise BucketFailedError(
+                "table takes no writes: the disk did not let a failed one be taken back; reopen it",
+                bucket=self._doubt[0].bucket,
+            ) from self._doubt[0].failure
 
     def remove_tablets(self, buckets: list[BucketId]) -> list[Tablet]:
         """Let go of buckets; they vanish from the view."""
@@ -237,7 +260,7 @@ class Committer:
         self._commit_planned(self._planned(calls))
 
     def _planned(self, calls: list[QueuedWrite]) -> WriteGroup:
-        group = WriteGroup(self._tablets, self._terms, self._clock)
+        group = WriteGroup(self._tablets, self._terms, self._clock, self._check_certain)
         for shape, alike in groupby(calls, key=lambda call: call.shape):
             for unit in [list(alike)] if shape is not None else [[call] for call in alike]:
                 group.add(unit)
@@ -247,17 +270,13 @@ class Committer:
         touched = [self._tablets[bucket] for bucket in group.entries]
         failed: dict[BucketId, BaseException] = {}
         if touched:
-            if (refusal := self._append(group, touched)) is not None:
-                for call in group.accepted:
-                    call.done.set_exception(refusal)
+            self._group += 1
+            if not self._store(group, touched):
                 return
-            errors = self._syncs.run_all([tablet.sync for tablet in touched])
-            failed = {t.bucket: e for t, e in zip(touched, errors, strict=True) if e is not None}
             with self.published:
                 views: dict[BucketId, TabletView] = {}
                 for tablet in touched:
-                    if tablet.bucket not in failed:
-                        self._publish_tablet(tablet, group, views, failed)
+                    self._publish_tablet(tablet, group, views, failed)
                 self._show(views)
         for tablet in touched:
             if tablet.bucket not in failed and tablet.wants_roll():
@@ -266,23 +285,46 @@ class Committer:
         for call in group.accepted:
             _answer(call, failed)
 
-    def _append(self, group: WriteGroup, touched: list[Tablet]) -> PenstockError | None:
-        """Append to every touched bucket, or to none; return why not."""
-        for tablet in touched:
-            try:
-                tablet.append(group.entries[tablet.bucket])
-            except (OSError, BucketFailedError) as error:
-                for other in touched:
-                    other.rollback()
-                return _refusal(error, tablet.bucket)
-        return None
+    def _store(self, group: WriteGroup, touched: list[Tablet]) -> bool:
+        """Make a group durable in all of its buckets; otherwise take it back in all, and tell its callers why."""
+        places = [(bucket.partition_id, bucket.bucket) for bucket in group.entries]
+        mark = GroupMark(self._group, encode_members(places) if len(places) > 1 else b"")
+        try:
+            for tablet in touched:
+                failing = tablet.bucket
+                tablet.append(group.entries[failing], mark)
+            errors = self._syncs.run_all([tablet.sync for tablet in touched])
+        except (OSError, BucketFailedError) as error:
+            self._take_back(touched)
+            refusal = _refusal(error, failing)
+            for call in group.accepted:
+                doubt = _taken_back(call, {failing: error}, in_doubt=True) if self._doubt else None
+                call.done.set_exception(doubt or refusal)
+            return False
+        except BaseException:
+            self._take_back(touched)
+            raise
+        failed = {t.bucket: e for t, e in zip(touched, errors, strict=True) if e is not None}
+        if failed:
+            self._take_back(touched)
+            for call in group.accepted:
+                call.done.set_exception(_taken_back(call, failed, in_doubt=bool(self._doubt)))
+        return not failed
 
-    @staticmethod
+    def _take_back(self, touched: list[Tablet]) -> None:
+        self._doubt = touched
+        self._doubt = [tablet for tablet in touched if not tablet.take_back()]
+
     def _publish_tablet(
-        tablet: Tablet, group: WriteGroup, views: dict[BucketId, TabletView], failed: dict[BucketId, BaseException]
+        self,
+        tablet: Tablet,
+        group: WriteGroup,
+        views: dict[BucketId, TabletView],
+        failed: dict[BucketId, BaseException],
     ) -> None:
         try:
-            views[tablet.bucket] = tablet.publish(group.entries[tablet.bucket], group.planned(tablet.bucket))
+            planned = group.planned(tablet.bucket)
+            views[tablet.bucket] = tablet.publish(group.entries[tablet.bucket], planned, self._group)
         except BucketFailedError as error:
             failed[tablet.bucket] = error
 
@@ -316,15 +358,30 @@ def _refusal(error: OSError | BucketFailedError, bucket: BucketId) -> PenstockEr
     return refused
 
 
+def _taken_back(call: QueuedWrite, failed: Mapping[BucketId, BaseException], *, in_doubt: bool) -> PenstockError:
+    hit = [bucket for bucket in call.ranges if bucket in failed] or list(failed)
+    if in_doubt:
+        told: PenstockError = BucketFailedError(
+            "the bucket failed, and the disk did not let the write be taken back; reopen the table, "
+            "the write is in it whole or not at all then",
+            failed=hit,
+            applied={},
+        )
+    elif hit[0] in call.ranges:
+        told = BucketFailedError("the bucket failed; nothing was written, reopen it", failed=hit, applied={})
+    else:
+        told = UnavailableError("a write beside this one failed; nothing was written, try again", failed=hit)
+    told.__cause__ = failed[hit[0]]
+    return told
+
+
 def _answer(call: QueuedWrite, failed: Mapping[BucketId, BaseException]) -> None:
     hit = [bucket for bucket in call.ranges if bucket in failed]
     if not hit:
         call.done.set_result(call.ranges)
         return
     error = BucketFailedError(
-        "a bucket failed; the write is applied only in part" if len(hit) < len(call.ranges) else "the bucket failed",
-        failed=hit,
-        applied={bucket: span for bucket, span in call.ranges.items() if bucket not in failed},
+        "the write is durable, but a bucket cannot show it; reopen that", failed=hit, applied=dict(call.ranges)
     )
     error.__cause__ = failed[hit[0]]
     call.done.set_exception(error)

@@ -44,8 +44,8 @@ from penstock.tablet.tablet_schema import TabletSchema
 from penstock.tablet.versioned import Versioned
 from penstock.tablet.view import TabletView
 
-OpenTablet = Callable[[BucketId, TabletSchema, MergeRule, int], Tablet]
-"""Open a bucket whose log begins at that offset."""
+OpenTablets = Callable[[Mapping[BucketId, int], TabletSchema, MergeRule], dict[BucketId, Tablet]]
+"""Open buckets whose logs begin at these offsets."""
 
 
 class LiveTable:
@@ -55,7 +55,7 @@ class LiveTable:
         self,
         info: TableInfo,
         catalog: Catalog,
-        open_tablet: OpenTablet,
+        open_tablets: OpenTablets,
         *,
         terms: Terms,
         clock: Clock,
@@ -65,7 +65,7 @@ class LiveTable:
         self.schema = tablet_schema(info)
         self.committer = Committer(str(info.table_id), terms, clock, syncs)
         self._catalog = catalog
-        self._open_tablet = open_tablet
+        self._open_tablets = open_tablets
         self._terms = terms
         self.left = LeftBuckets()
         self._lock = threading.RLock()
@@ -76,7 +76,7 @@ class LiveTable:
         if info.partitioned:
             self._take_up(catalog.partitions.of(info.table_id, dropped=True))
         else:
-            self._open([BucketId(info.table_id, 0, bucket) for bucket in range(info.buckets)])
+            self._open({None: [BucketId(info.table_id, 0, bucket) for bucket in range(info.buckets)]})
 
     @property
     def view(self) -> TableView:
@@ -246,7 +246,7 @@ class LiveTable:
         """Fix where a partition ends: a write is before that, or comes too late. Committer only."""
         tablets = {bucket: self.committer.tablets.get(bucket) for bucket in ids}
         # One that nobody leads just now is opened to see where it ends.
-        closed = self._opened([bucket for bucket, tablet in tablets.items() if tablet is None], partition)
+        closed = self._opened({partition: [bucket for bucket, tablet in tablets.items() if tablet is None]})
         leaving = [tablet or closed[bucket] for bucket, tablet in tablets.items()]
         self._catalog.partitions.drop(partition, [tablet.view.visible for tablet in leaving])
         self.left.add({self._names[tablet.bucket]: tablet for tablet in leaving})
@@ -260,7 +260,7 @@ class LiveTable:
     def open_left(self, partition: PartitionInfo) -> None:
         """Open the buckets of a partition that was dropped before, for those who hold it."""
         with self._lock:
-            opened = self._opened(self._ids_of(partition), partition)
+            opened = self._opened({partition: self._ids_of(partition)})
             self.left.add({TableBucket(self.info.path, partition.name, b.bucket): t for b, t in opened.items()})
 
     def _ids_of(self, partition: PartitionInfo) -> list[BucketId]:
@@ -282,8 +282,9 @@ class LiveTable:
             failed = self.committer.tablets[bucket]
             if failed.failure is None:
                 return
+            self.committer.take_back_all()
             failed.cut_unacknowledged()
-            tablet = self._opened([bucket], self._partitions.get(bucket.partition_id))[bucket]
+            tablet = self._reopened(bucket)[bucket]
             tablet.adopt_pins(failed)
             self.committer.replace_tablet(tablet)
 
@@ -300,8 +301,9 @@ class LiveTable:
             if bucket not in self._names:
                 raise InvalidError("the table has no such bucket", table=self.info.path, bucket=bucket)
             if bucket not in self.committer.tablets:
+                self.committer.run(self.committer.take_back_all)
                 self._terms.advance(bucket)
-                self.committer.add_tablets(self._opened([bucket], self._partitions.get(bucket.partition_id)))
+                self.committer.add_tablets(self._reopened(bucket))
             return self._terms.of(bucket)
 
     def close(self, reason: PenstockError, *, finish: Callable[[Tablet], None] | None = None) -> None:
@@ -343,25 +345,28 @@ class LiveTable:
 
     def _take_up(self, partitions: Sequence[PartitionInfo]) -> None:
         with self._lock:
-            for partition in partitions:
-                if partition.partition_id not in self._partitions:
-                    buckets = range(self.info.buckets)
-                    ids = [BucketId(self.info.table_id, partition.partition_id, bucket) for bucket in buckets]
-                    self._open(ids, partition)
-                    self._partitions[partition.partition_id] = partition
+            new = [partition for partition in partitions if partition.partition_id not in self._partitions]
+            self._open({partition: self._ids_of(partition) for partition in new})
+            self._partitions |= {partition.partition_id: partition for partition in new}
 
-    def _open(self, buckets: list[BucketId], partition: PartitionInfo | None = None) -> None:
-        tablets = self._opened(buckets, partition)
-        name = None if partition is None else partition.name
-        for bucket in buckets:
-            self._names[bucket] = TableBucket(self.info.path, name, bucket.bucket)
-            self._ids[self._names[bucket]] = bucket
+    def _open(self, buckets: Mapping[PartitionInfo | None, Sequence[BucketId]]) -> None:
+        tablets = self._opened(buckets)
+        for partition, ids in buckets.items():
+            name = None if partition is None else partition.name
+            for bucket in ids:
+                self._names[bucket] = TableBucket(self.info.path, name, bucket.bucket)
+                self._ids[self._names[bucket]] = bucket
         self.committer.add_tablets(tablets)
 
-    def _opened(self, buckets: Sequence[BucketId], partition: PartitionInfo | None) -> dict[BucketId, Tablet]:
-        assert (partition is None) == (not self.info.partitioned), "a bucket of a partition is opened with it"
-        rule, first_offset = merge_rule(self.info), 0 if partition is None else partition.first_offset
-        return {bucket: self._open_tablet(bucket, self.schema, rule, first_offset) for bucket in buckets}
+    def _reopened(self, bucket: BucketId) -> dict[BucketId, Tablet]:
+        return self._opened({self._partitions.get(bucket.partition_id): [bucket]})
+
+    def _opened(self, buckets: Mapping[PartitionInfo | None, Sequence[BucketId]]) -> dict[BucketId, Tablet]:
+        starts: dict[BucketId, int] = {}
+        for partition, ids in buckets.items():
+            assert (partition is None) == (not self.info.partitioned), "a bucket of a partition is opened with it"
+            starts |= dict.fromkeys(ids, 0 if partition is None else partition.first_offset)
+        return self._open_tablets(starts, self.schema, merge_rule(self.info))
 
 
 def tablet_schema(info: TableInfo) -> TabletSchema:

@@ -243,24 +243,26 @@ class OpenTables:
         self._catalog.forget(table_id)
 
     def _open(self, info: TableInfo) -> LiveTable:
-        open_tablet = partial(self._open_tablet, self.committed_offsets(info.table_id))
-        return LiveTable(info, self._catalog, open_tablet, terms=self._terms, clock=self._clock, syncs=self._syncs)
+        opened = partial(self._open_tablets, self.committed_offsets(info.table_id))
+        return LiveTable(info, self._catalog, opened, terms=self._terms, clock=self._clock, syncs=self._syncs)
 
-    def _open_tablet(
+    def _open_tablets(
         self,
         committed: Mapping[BucketId, int],
-        bucket: BucketId,
+        buckets: Mapping[BucketId, int],
         schema: TabletSchema,
         rule: MergeRule,
-        first_offset: int,
-    ) -> Tablet:
-        # A lease is recorded after the log was synced, an owner's commit where every write is.
-        leased = max((hold.offset for hold in self._holds.of(bucket).values()), default=0)
-        durable = Durable(leased, committed.get(bucket, 0))
-        tablet = self._storage.open_tablet(bucket, schema, rule, first_offset, durable)
-        self._holds.protect(tablet)
-        self._grace.hold(tablet)
-        return tablet
+    ) -> dict[BucketId, Tablet]:
+        durable: dict[BucketId, Durable] = {}
+        for bucket in buckets:
+            # A lease is recorded after the log was synced, an owner's commit where every write is.
+            leased = max((hold.offset for hold in self._holds.of(bucket).values()), default=0)
+            durable[bucket] = Durable(leased, committed.get(bucket, 0))
+        opened = self._storage.open_tablets(buckets, schema, rule, durable)
+        for tablet in opened.values():
+            self._holds.protect(tablet)
+            self._grace.hold(tablet)
+        return opened
 
     def _is_led_elsewhere(self, table: LiveTable, bucket: BucketId) -> bool:
         return any(partition.partition_id == bucket.partition_id for partition in table.partitions())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from penstock.engine.settings import Settings
@@ -19,8 +21,10 @@ from penstock.model.bucket import BucketId
 from penstock.runtime.disk import Disk
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.durable import NOTHING_DURABLE, Durable
+from penstock.tablet.found_log import FoundLog
+from penstock.tablet.group_cut import cut_unfinished_group
 from penstock.tablet.merge_rule import MergeRule
-from penstock.tablet.recovery import open_tablet
+from penstock.tablet.recovery import find_log, open_found
 from penstock.tablet.settings import TabletSettings
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.tablet_schema import TabletSchema
@@ -43,25 +47,32 @@ class Storage:
         self._cache = ChunkCache(self._log_settings.cache_bytes_max)
         self._tablet_settings = TabletSettings(segment_bytes=settings.segment_bytes, fsync=settings.fsync)
 
-    def open_tablet(
+    def open_tablets(
         self,
-        bucket: BucketId,
+        buckets: Mapping[BucketId, int],
         schema: TabletSchema,
         rule: MergeRule,
-        first_offset: int,
-        durable: Durable = NOTHING_DURABLE,
-    ) -> Tablet:
-        """Open a bucket, or make one, whose log begins at `first_offset` and is as long as others know it to be."""
-        files = BucketFiles(self.disk, bucket, self._pool, self._cache, self._log_settings)
-        return open_tablet(
-            files,
-            schema,
-            rule=rule,
-            index=self.index,
-            settings=self._tablet_settings,
-            first_offset=first_offset,
-            durable=durable,
-        )
+        durable: Mapping[BucketId, Durable] = MappingProxyType({}),
+    ) -> dict[BucketId, Tablet]:
+        """Open buckets of a table, or make them; their logs begin there, and are as long as others know them to be.
+
+        A last group that is not in all of those that have a part in it is cut off.
+
+        Raises:
+            CorruptionError: stored bytes are not what was written.
+            UnsupportedError: a newer version wrote them.
+            OSError: as the disk gave it.
+        """
+        logs: dict[BucketId, FoundLog] = {}
+        for bucket, first_offset in buckets.items():
+            files = BucketFiles(self.disk, bucket, self._pool, self._cache, self._log_settings)
+            logs[bucket] = find_log(files, self.index, first_offset, durable.get(bucket, NOTHING_DURABLE))
+        cut_unfinished_group(logs)
+        settings = self._tablet_settings
+        return {
+            bucket: open_found(log, schema, rule=rule, index=self.index, settings=settings)
+            for bucket, log in logs.items()
+        }
 
     def remove_table(self, table_id: int, buckets: list[BucketId]) -> None:
         """Remove the files and index entries of a dropped table."""

@@ -6,7 +6,7 @@ behind. Neighbouring calls of the same shape are planned as one: their rows simp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
@@ -75,7 +75,11 @@ class QueuedWrite:
 class WriteGroup:
     """Plans calls and collects what each bucket has to append. Committer only."""
 
-    def __init__(self, tablets: Mapping[BucketId, Tablet], terms: Terms, clock: Clock) -> None:
+    def __init__(
+        self, tablets: Mapping[BucketId, Tablet], terms: Terms, clock: Clock, check: Callable[[], None]
+    ) -> None:
+        """Begin a group; `check` raises while the table takes no writes."""
+        self._check = check
         self._tablets = tablets
         self._terms = terms
         self._clock = clock
@@ -92,6 +96,7 @@ class WriteGroup:
         before = {bucket: planner.planned for bucket, planner in self._planners.items()}
         new_entries: dict[BucketId, list[Entry]] = {}
         try:
+            self._check()
             for bucket in sorted({bucket for call in calls for bucket in call.parts}):
                 new_entries[bucket] = self._plan_bucket(bucket, [call for call in calls if bucket in call.parts])
         except BaseException as error:  # noqa: BLE001 - handed to the callers, who wait for it

@@ -13,8 +13,9 @@ when it was written. So the rest is torn iff all of this holds:
 1. The segment is the last of its bucket: the others were finished with a sync.
 2. No intact batch behind p has `synced_end` > p. One that has was written when p was durable.
 3. The first bad batch looks lost: the file ends inside it, or its last byte is zero (that of the end
-   mark never is), or all that it has of some sector is zero. A batch that is all there and fails
-   its checksum has been damaged.
+   mark never is), or more of its sectors are zero than were when it was written. Its header counts
+   them; that of a header that is not intact itself never are. A batch that is all there and fails its
+   checksum has been damaged.
 4. The rows before p reach `durable_end`, where the caller knows one from elsewhere (a checkpoint,
    the index, its own memory).
 
@@ -29,7 +30,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ import pyarrow as pa
 
 from penstock.codec.batch_header import (
     ALIGNMENT,
+    END_MARK,
     HEADER_BYTES_MIN,
     MAGIC,
     BatchHeader,
@@ -44,6 +45,9 @@ from penstock.codec.batch_header import (
     decode_header,
     header_length,
 )
+from penstock.codec.flipped_bit import is_one_bit_short
+from penstock.codec.group_mark import GroupMark
+from penstock.codec.zero_sectors import SECTOR_BYTES, zero_sectors
 from penstock.errors import CorruptionError
 from penstock.log.segment_header import SYNCED, decode_segment_header
 from penstock.log.segment_writer import SegmentWriter
@@ -53,13 +57,10 @@ from penstock.runtime.disk import Disk, write_atomically
 
 __all__ = ["Segment", "SegmentWriter", "cut_segment", "read_segment"]
 
-SECTOR_BYTES: Final = 512
-"""The smallest unit that a disk writes whole or not at all."""
-
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment as read: its facts, its batches, the position of each, and where they end.
+    """A segment as read: its facts, its batches, the position and the group of each, and where they end.
 
     `torn` says that the file has more bytes than the valid ones: `cut_segment` takes them off. `boot` is
     that in which batches were acknowledged before they were synced, or SYNCED.
@@ -71,6 +72,7 @@ class Segment:
     schema: pa.Schema
     batches: list[tuple[BatchFacts, pa.RecordBatch | None]]
     positions: list[int]
+    groups: list[GroupMark]
     valid_bytes: int
     torn: bool
     boot: bytes = SYNCED
@@ -80,16 +82,17 @@ class Segment:
         """Return the offset after the last row."""
         return self.batches[-1][0].end_offset if self.batches else self.base_offset
 
-    def before(self, offset: int) -> Segment:
-        """Return the segment as if it had ended at `offset`, the end of one of its batches."""
-        kept = sum(facts.end_offset <= offset for facts, _ in self.batches)
+    def before_group(self, number: int) -> Segment:
+        """Return the segment as if it had ended before its last group, which has that number."""
+        kept = sum(group.number != number for group in self.groups)
+        assert all(group.number == number for group in self.groups[kept:]), "only the last group is taken off"
         if kept == len(self.batches):
             return self
-        assert self.batches[kept][0].base_offset == offset
         return replace(
             self,
             batches=self.batches[:kept],
             positions=self.positions[:kept],
+            groups=self.groups[:kept],
             valid_bytes=self.positions[kept],
             torn=True,
         )
@@ -115,6 +118,7 @@ def read_segment(disk: Disk, path: str, *, last: bool, durable_end: int | None) 
     offset = header.base_offset
     batches: list[tuple[BatchFacts, pa.RecordBatch | None]] = []
     positions: list[int] = []
+    groups: list[GroupMark] = []
     while position < len(data):
         found = decode_header(data, position, name=path)
         if found is not None and found.position != position:
@@ -127,9 +131,10 @@ def read_segment(disk: Disk, path: str, *, last: bool, durable_end: int | None) 
             )
         batches.append((found.facts, _decode_body(found, data, header.schema, path)))
         positions.append(position)
+        groups.append(found.group)
         position, offset = found.end, found.facts.end_offset
     torn = position < len(data)
-    if torn and not (last and _is_lost(data, position, path)):
+    if torn and not (last and _is_lost(data, position, path, counted=header.counts_zeros)):
         raise CorruptionError("log is damaged; restore it", file=path, position=position)
     if last and durable_end is not None and offset < durable_end:
         raise CorruptionError(
@@ -146,6 +151,7 @@ def read_segment(disk: Disk, path: str, *, last: bool, durable_end: int | None) 
         schema=header.schema,
         batches=batches,
         positions=positions,
+        groups=groups,
         valid_bytes=position,
         torn=torn,
         boot=header.boot,
@@ -205,8 +211,11 @@ def _intact_batches(data: memoryview, position: int, path: str) -> Iterator[Batc
             yield found
 
 
-def _is_lost(data: memoryview, position: int, path: str) -> bool:
-    """Tell whether the bad bytes at `position` can be writes that no sync covered."""
+def _is_lost(data: memoryview, position: int, path: str, *, counted: bool) -> bool:
+    """Tell whether the bad bytes at `position` can be writes that no sync covered.
+
+    `counted`: batches of the segment say how many of their sectors are zero.
+    """
     rest = np.frombuffer(data[position:], dtype=np.uint8)
     written = _written(rest)
     if written == 0:
@@ -217,16 +226,35 @@ def _is_lost(data: memoryview, position: int, path: str) -> bool:
     first = next(followers, None)
     if first is not None and (first.synced_end > position or any(later.synced_end > position for later in followers)):
         return False
+    header_bytes = header_length(data, position) or HEADER_BYTES_MIN
+    if bad is None and written < header_bytes:
+        return True
     if bad is not None:
         end = bad.end
+        if end <= len(data) and bad.zero_sectors is not None:
+            return _has_lost_body(bad, data, bad.zero_sectors)
+    elif counted:
+        # No sector that has a part of a header is zero: one that is was lost. The header may be longer than it claims.
+        end = position + header_bytes
+        whole = end + -end % SECTOR_BYTES - position
+        return end > len(data) or _has_zero_sector(rest[:whole], position)
     elif first is not None:
         end = first.position
     else:
-        header_bytes = header_length(data, position) or HEADER_BYTES_MIN
-        if written < header_bytes:
-            return True
         end = position + written
     return end > len(data) or _has_lost_sector(rest[: end - position], position)
+
+
+def _has_lost_body(bad: BatchHeader, data: memoryview, zeros: int) -> bool:
+    mark = bad.end - len(END_MARK)
+    body, behind = data[bad.body_position : mark], data[mark : bad.end]
+    if behind[-1] == 0:
+        return True
+    more = zero_sectors(body, bad.body_position) - zeros
+    if more == 1:
+        # A sector of which one bit was set, and is not any more, was not lost.
+        return not is_one_bit_short(body, bad.body_position, bad.body_crc, behind=behind)
+    return more > 0
 
 
 def _written(rest: npt.NDArray[np.uint8]) -> int:
@@ -240,7 +268,9 @@ def _written(rest: npt.NDArray[np.uint8]) -> int:
 
 
 def _has_lost_sector(bad: npt.NDArray[np.uint8], position: int) -> bool:
-    if bad[-1] == 0:
-        return True
+    return bool(bad[-1] == 0) or _has_zero_sector(bad, position)
+
+
+def _has_zero_sector(bad: npt.NDArray[np.uint8], position: int) -> bool:
     starts = np.arange(-(position % SECTOR_BYTES), len(bad), SECTOR_BYTES).clip(min=0)
     return not np.logical_or.reduceat(bad != 0, starts).all()

@@ -16,7 +16,7 @@ from penstock.errors import CorruptionError
 from penstock.model.bucket import BucketId
 
 MAGIC: Final = b"PNSG"
-VERSION: Final = 2
+VERSION: Final = 3
 ALIGNMENT: Final = 64
 
 SYNCED: Final = bytes(16)
@@ -27,6 +27,7 @@ UNKNOWN_BOOT: Final = b"\xff" * 16
 
 _FIXED: Final = struct.Struct("<IIIqqI")
 _FIRST_WITH_BOOT: Final = 2
+_FIRST_WITH_COUNTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class SegmentHeader:
     """The facts that every batch of a segment shares.
 
     `boot` is the machine's boot in which batches were acknowledged before they were synced, or SYNCED.
+    `counts_zeros`: its batches, of version 2 or later, say how many of their sectors are zero.
     """
 
     bucket: BucketId
@@ -41,6 +43,7 @@ class SegmentHeader:
     schema_id: int
     schema: pa.Schema
     boot: bytes = SYNCED
+    counts_zeros: bool = True
 
     def encode(self) -> bytes:
         """Return the header, a multiple of 64 bytes; its padding is under the checksum too."""
@@ -73,4 +76,6 @@ def decode_segment_header(data: memoryview, *, name: str) -> tuple[SegmentHeader
         schema = pa.ipc.read_schema(pa.py_buffer(rest[:stored_bytes]))
     except pa.ArrowException as error:
         raise CorruptionError("segment's schema cannot be read; restore it", file=name) from error
-    return SegmentHeader(BucketId(table_id, partition_id, bucket), base_offset, schema_id, schema, boot), end
+    counts_zeros = version >= _FIRST_WITH_COUNTS
+    found = BucketId(table_id, partition_id, bucket)
+    return SegmentHeader(found, base_offset, schema_id, schema, boot, counts_zeros), end

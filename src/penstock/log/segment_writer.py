@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NoReturn
 
 import pyarrow as pa
 
 from penstock.codec.batch_header import batch_end, encode_batch
+from penstock.codec.group_mark import NO_GROUP, GroupMark
 from penstock.errors import BucketFailedError
 from penstock.log.segment_header import SYNCED, SegmentHeader
 from penstock.model.bucket import BucketId
@@ -94,10 +95,10 @@ class SegmentWriter:
         """
         return self.append_all([(facts, batch)])
 
-    def append_all(self, entries: Iterable[Entry]) -> int:
+    def append_all(self, entries: Sequence[Entry], group: GroupMark = NO_GROUP) -> int:
         """Append batches, all or none, not yet durable; return their bytes in the file.
 
-        A batch without rows is stored without a body; None will do for it.
+        They are what the bucket has of a group. A batch without rows is stored without a body; None will do for it.
 
         Raises:
             OSError: nothing of them is in the file.
@@ -108,10 +109,13 @@ class SegmentWriter:
         start = position = self._file.size
         end_offset = self._end_offset
         pieces: list[bytes | memoryview] = []
-        for facts, batch in entries:
+        for number, (facts, batch) in enumerate(entries, 1):
             assert facts.base_offset == end_offset
             body = self._body(facts, batch)
-            header, padding = encode_batch(facts, position, body, synced_end=self._synced_end), batch_end(len(body))
+            goes_on = number < len(entries) and group is not NO_GROUP
+            mark = group._replace(goes_on=True) if goes_on else group
+            header = encode_batch(facts, position, body, synced_end=self._synced_end, group=mark)
+            padding = batch_end(len(body))
             pieces += (header, memoryview(body), padding)
             position += len(header) + len(body) + len(padding)
             end_offset = facts.end_offset
@@ -132,7 +136,7 @@ class SegmentWriter:
         return batch.serialize()
 
     def rollback(self, size: int) -> None:
-        """Take back the batches beyond `size`, an earlier size since the last sync.
+        """Take back the batches beyond `size`, an earlier size since the last sync but one.
 
         Raises:
             BucketFailedError: the file could not be cut; it is in doubt.
@@ -141,7 +145,6 @@ class SegmentWriter:
             self._refuse()
         if size == self.size:
             return
-        assert self._synced_end <= size
         self._end_offset = self._marks[size]
         self._cut(size)
         if self._failure is not None:
@@ -161,8 +164,10 @@ class SegmentWriter:
         except OSError as error:
             self._failure = error
             self._refuse()
+        # What was synced may still be taken back: the same group may fail in another bucket.
+        before = self._synced_end
+        self._marks = {before: self._marks[before], size: end_offset}
         self._synced_end = size
-        self._marks = {size: end_offset}
 
     def finish(self) -> None:
         """Give back the space that was reserved and not used, sync, close.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.codec.group_mark import GroupMark
 from penstock.log.segment import SegmentWriter, cut_segment
 from penstock.log.segment_header import SYNCED
 from penstock.log.segment_writer import Entry
@@ -70,14 +71,14 @@ class ActiveSegment:
         """Return the bytes appended."""
         return self._writer.size
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[Entry], group: GroupMark) -> None:
         """Append batches, all or none, not durable yet.
 
         Raises:
             OSError: they could not be appended.
             BucketFailedError: the file is in doubt after an earlier error.
         """
-        self._writer.append_all(entries)
+        self._writer.append_all(entries, group)
 
     def sync(self) -> None:
         """Make everything appended durable.
@@ -93,7 +94,7 @@ class ActiveSegment:
         self.tail.extend([facts for facts, _ in entries], pieces)
 
     def rollback(self) -> None:
-        """Take back what was appended, without an error, since the last publication.
+        """Take back what was appended, without an error, since the last publication, synced or not.
 
         Raises:
             BucketFailedError: the file could not be cut; it is in doubt.

@@ -16,8 +16,7 @@ import pyarrow as pa
 from penstock.codec.manifest import FileEntry, Manifest
 from penstock.errors import CorruptionError
 from penstock.index.key_index import KeyIndex
-from penstock.log.segment import Segment, cut_segment, read_segment
-from penstock.log.segment_header import SYNCED
+from penstock.log.segment import Segment
 from penstock.log.tail import Tail
 from penstock.model.change import OP, PREV, SYSTEM_FIELDS, Op
 from penstock.model.facts import NO_ID
@@ -25,6 +24,7 @@ from penstock.tablet.active_segment import ClosedTail
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.durable import NOTHING_DURABLE, Durable
 from penstock.tablet.ends import Ends
+from penstock.tablet.found_log import FoundLog
 from penstock.tablet.index_replay import replay_index
 from penstock.tablet.merge_rule import MergeRule
 from penstock.tablet.owner_state import OwnerState
@@ -56,81 +56,41 @@ def open_tablet(
         UnsupportedError: a newer version wrote them.
         OSError: as the disk gave it.
     """
-    files.sync_names()
-    manifest = files.newest_manifest()
+    log = find_log(files, index, first_offset, durable)
+    return open_found(log, schema, rule=rule, index=index, settings=settings)
+
+
+def find_log(files: BucketFiles, index: KeyIndex, first_offset: int, durable: Durable) -> FoundLog:
+    """Return what the disk has of a bucket's log, which begins at `first_offset`.
+
+    Raises:
+        CorruptionError, UnsupportedError, OSError: as `open_tablet` has it.
+    """
     # What there is of the index begins with the log: one that knows nothing is behind nothing else.
     applied = max(index.applied(files.bucket), first_offset)
-    start = first_offset if manifest is None else manifest.log_start
-    durable = Durable(durable.always, max(durable.with_syncs, applied))
-    segments = _read_segments(files, manifest, start=start, durable=durable)
-    state = _assemble(files, manifest, segments, schema, start=start)
+    return FoundLog(files, first_offset=first_offset, applied=applied, durable=durable)
+
+
+def open_found(
+    log: FoundLog, schema: TabletSchema, *, rule: MergeRule, index: KeyIndex, settings: TabletSettings
+) -> Tablet:
+    """Open a bucket with the log that was found.
+
+    Raises:
+        CorruptionError, OSError: as `open_tablet` has it.
+    """
+    log.finish()
+    files, manifest = log.files, log.manifest
+    state = _assemble(files, manifest, log.segments, schema, start=log.start)
+    state.group = log.group
     if schema.keyed:
         _recover_ends(files, state)
     tablet = Tablet(files, schema, rule=rule, index=index, settings=settings, state=state)
     if schema.keyed:
-        replay_index(tablet, index, applied, may_be_ahead=_may_have_lost(files, segments))
+        replay_index(tablet, index, log.applied, may_be_ahead=log.may_have_lost)
     tablet.snapshots.load()
     files.remove_rubbish(manifest)
     return tablet
-
-
-def _read_segments(
-    files: BucketFiles, manifest: Manifest | None, *, start: int, durable: Durable
-) -> list[tuple[str, Segment]]:
-    """Read the segments that are not sealed; once they are known to be whole, cut a torn tail and sync it."""
-    durable_end = max(start if manifest is None else manifest.durable_end, durable.always)
-    found: list[tuple[str, Segment]] = []
-    names = files.names("segment")
-    unfinished = None
-    for name in names:
-        segment = read_segment(files.disk, files.path(name), last=name == names[-1], durable_end=None)
-        if segment is None:
-            unfinished = name
-        elif segment.bucket != files.bucket:
-            raise CorruptionError("segment belongs to another bucket", file=files.path(name), bucket=segment.bucket)
-        elif manifest is not None and segment.end_offset <= start and segment.base_offset < start:
-            files.remove([name])  # sealed
-        else:
-            found.append((name, segment))
-    if not found or found[-1][1].boot == SYNCED:
-        # Index and owners were written after the log was synced.
-        durable_end = max(durable_end, durable.with_syncs)
-    _check_whole(files, [segment for _, segment in found], start=start, durable_end=durable_end)
-    if unfinished is not None:
-        # Behind a younger segment nobody could tell any more that its creation never finished.
-        files.remove_durably(unfinished)
-    elif found and found[-1][0] == names[-1]:
-        cut_segment(files.disk, files.path(names[-1]), found[-1][1].valid_bytes)
-    return found
-
-
-def _may_have_lost(files: BucketFiles, segments: list[tuple[str, Segment]]) -> bool:
-    """Tell whether a power loss may have taken changes that the index knows.
-
-    Only the last segment's: the others were finished with a sync. While the machine runs nothing that was
-    written is lost, whoever was killed.
-    """
-    return bool(segments) and segments[-1][1].boot not in {SYNCED, files.disk.boot_id()}
-
-
-def _check_whole(files: BucketFiles, segments: list[Segment], *, start: int, durable_end: int) -> None:
-    end = start
-    for segment in segments:
-        if segment.base_offset != end:
-            raise CorruptionError(
-                "log has a gap; restore it",
-                directory=files.directory,
-                base_offset=segment.base_offset,
-                expected=end,
-            )
-        end = segment.end_offset
-    if end < durable_end:
-        raise CorruptionError(
-            "log ends before what was durable; restore it",
-            directory=files.directory,
-            end_offset=end,
-            durable_end=durable_end,
-        )
 
 
 def _assemble(

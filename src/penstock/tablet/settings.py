@@ -24,8 +24,8 @@ class FsyncMode(StrEnum):
 
 _RISKS: Final = {
     FsyncMode.ALWAYS: "nothing that was acknowledged is lost",
-    FsyncMode.INTERVAL: "a crash of the machine loses what was acknowledged since the last sync",
-    FsyncMode.NEVER: "a crash of the machine loses whatever the operating system had not written yet",
+    FsyncMode.INTERVAL: "a crash of the machine loses what was acknowledged since the last sync; calls may be in part",
+    FsyncMode.NEVER: "a crash of the machine loses what the operating system had not written yet; calls may be in part",
 }
 
 

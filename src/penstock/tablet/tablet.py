@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.codec.group_mark import NO_GROUP, GroupMark
 from penstock.codec.manifest import FileEntry, Manifest, SpanEntry
 from penstock.errors import BucketFailedError, CorruptionError
 from penstock.index.key_index import KeyIndex
@@ -136,8 +137,8 @@ class Tablet:
         """Return the offsets of the live rows whose key starts so, in key order."""
         return self._index.prefix(self.bucket, prefix, limit)[1]
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Append log batches, not durable yet. All or none.
+    def append(self, entries: Sequence[Entry], group: GroupMark = NO_GROUP) -> None:
+        """Append log batches, what a group has for this bucket, not durable yet. All or none.
 
         Raises:
             OSError: nothing was appended.
@@ -146,18 +147,29 @@ class Tablet:
         self._check_usable()
         active = self._open_segment()
         try:
-            active.append(entries)
+            active.append(entries, group)
         except BucketFailedError as error:
             self.failure = error
             raise
 
-    def rollback(self) -> None:
-        """Take back everything appended since the last publication."""
-        if self._active is not None and self.failure is None:
-            try:
+    def take_back(self) -> bool:
+        """Take back everything appended since the last publication, durably; tell whether that is done.
+
+        A log that is in doubt is written again without it; the bucket takes no writes until it is reopened.
+        """
+        if self._active is None:
+            return True
+        try:
+            if self.failure is None:
                 self._active.rollback()
-            except BucketFailedError as error:
-                self.failure = error
+                return True
+        except BucketFailedError as error:
+            self.failure = error
+        try:
+            self._active.cut_unacknowledged()
+        except OSError:
+            return False
+        return True
 
     def sync(self) -> None:
         """Make what was appended durable, as the settings ask.
@@ -185,7 +197,7 @@ class Tablet:
             self.failure = error
             raise
 
-    def publish(self, entries: Sequence[Entry], planned: Planned) -> TabletView:
+    def publish(self, entries: Sequence[Entry], planned: Planned, group: int = NO_GROUP.number) -> TabletView:
         """Take appended batches into tail, ends and index; return the view to show.
 
         The caller sets `view`, together with those of other buckets.
@@ -201,6 +213,7 @@ class Tablet:
                 self.state.writers.record(facts.writer_id, Applied(facts.sequence, facts.base_offset, facts.end_offset))
             self.state.owners.record(facts)
         self.state.visible = self._active.tail.end
+        self.state.group = max(self.state.group, group)
         view = self._make_view()
         try:
             self._end_rows(view, planned)

@@ -31,6 +31,7 @@ class TabletState:
     closed: tuple[ClosedTail, ...]
     entries: dict[str, FileEntry]
     visible: int
+    group: int = -1
 
     def manifest(self, bucket: BucketId, number: int, *, log_start: int, spans: tuple[SpanEntry, ...]) -> Manifest:
         """Return the state as a manifest; all that is visible must be durable."""
@@ -45,5 +46,6 @@ class TabletState:
             timestamp_ms=self.timestamp_ms,
             writer_state=self.writers.to_bytes(),
             owner_state=self.owners.to_bytes(),
+            group=self.group,
             spans=spans,
         )

@@ -53,7 +53,7 @@ class LiveTableRig:
             self._tables[table_id] = LiveTable(
                 self.catalog.table_by_id(table_id),
                 self.catalog,
-                self.storage.open_tablet,
+                self.storage.open_tablets,
                 terms=self._terms,
                 clock=self.clock,
                 syncs=self._syncs,

@@ -93,7 +93,7 @@ class OwnerRig:
         self.table = LiveTable(
             catalog.table_by_id(self._table_id),
             catalog,
-            storage.open_tablet,
+            storage.open_tablets,
             terms=Terms(self.metadata),
             clock=self.clock,
             syncs=self._syncs,

@@ -109,7 +109,7 @@ def test_claimed_header_length_needs_no_checksum() -> None:
     assert header_length(memoryview(bytes(200)), 0) is None
 
 
-@pytest.mark.parametrize(("field", "value"), [(8, 2), (10, 77)])
+@pytest.mark.parametrize(("field", "value"), [(8, 3), (10, 77)])
 def test_newer_version_or_kind_is_refused_by_name(field: int, value: int) -> None:
     header = bytearray(encode_batch(SMALL, 0, b"", synced_end=0))
     header[field] = value

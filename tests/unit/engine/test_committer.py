@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 
 from penstock.engine.live_table import LiveTable
-from penstock.errors import BucketFailedError, DiskFullError, SequenceError
-from penstock.model.bucket import BucketId, TableBucket
+from penstock.errors import BucketFailedError, DiskFullError, SequenceError, UnavailableError
+from penstock.model.bucket import BucketId
 from penstock.model.calls import Operation, WriteCall, WriteResult
 from penstock.testing.fault_gate import Operation as DiskOperation
 from penstock.testing.live_table import LiveTableRig, live_tables, write
@@ -118,25 +119,87 @@ def test_a_full_disk_writes_nothing_and_the_next_write_goes_on(rig: LiveTableRig
     assert rows_of(table) == dict.fromkeys(range(8), 3)
 
 
-def test_a_failed_sync_names_what_was_applied_and_a_retry_completes_it(rig: LiveTableRig) -> None:
+def fails_in(failing: BucketId, *kinds: str) -> Callable[[DiskOperation], bool]:
+    return lambda operation: operation.kind in kinds and operation.path.startswith(failing.directory() + "/")
+
+
+def test_a_failed_sync_takes_the_write_back_in_all_buckets_and_a_retry_completes_it(rig: LiveTableRig) -> None:
     table = rig.create("default.t", DDL, buckets=2)
     rows = [{"id": number, "v": 1} for number in range(8)]
     numbered(table, rows, 0)
     failing = BucketId(table.info.table_id, 0, 1)
-    rig.disk.fail_when(
-        lambda operation: is_segment_sync(operation) and operation.path.startswith(failing.directory()),
-        errno.EIO,
-        times=1,
-    )
+    rig.disk.fail_when(fails_in(failing, "sync"), errno.EIO, times=1)
     changed = [{"id": number, "v": 2} for number in range(8)]
-    with pytest.raises(BucketFailedError, match="only in part") as raised:
+    with pytest.raises(BucketFailedError, match="nothing was written") as raised:
         numbered(table, changed, 1)
-    assert set(raised.value.applied) == {TableBucket("default.t", None, 0)}  # type: ignore[attr-defined]
-    assert sorted(set(rows_of(table).values())) == [1, 2]
+    assert raised.value.applied == {}  # type: ignore[attr-defined]
+    assert rows_of(table) == dict.fromkeys(range(8), 1)
     with pytest.raises(BucketFailedError, match="reopen"):
         numbered(table, changed, 1)
     table.reopen(failing)
-    assert sorted(set(rows_of(table).values())) == [1, 2]
+    assert rows_of(table) == dict.fromkeys(range(8), 1)
     numbered(table, changed, 1)
     assert rows_of(table) == dict.fromkeys(range(8), 2)
     assert sum(view.visible for view in table.view.values()) == 16
+
+
+def test_buckets_that_did_not_fail_take_writes_when_the_write_is_taken_back(rig: LiveTableRig) -> None:
+    table = rig.create("default.t", DDL, buckets=2)
+    write(table, [{"id": number, "v": 1} for number in range(8)])
+    failing = BucketId(table.info.table_id, 0, 1)
+    sound = next(n for n in range(8) if failing not in table.route(upsert_call(table, [{"id": n, "v": 2}])).parts)
+    rig.disk.fail_when(fails_in(failing, "sync"), errno.EIO, times=1)
+    with pytest.raises(BucketFailedError):
+        write(table, [{"id": number, "v": 2} for number in range(8)])
+
+    write(table, [{"id": sound, "v": 3}])
+
+    assert rows_of(table) == {**dict.fromkeys(range(8), 1), sound: 3}
+
+
+def test_a_table_takes_no_writes_while_a_failed_one_cannot_be_taken_back(rig: LiveTableRig) -> None:
+    table = rig.create("default.t", DDL, buckets=2)
+    write(table, [{"id": number, "v": 1} for number in range(8)])
+    failing = BucketId(table.info.table_id, 0, 1)
+    sound = next(n for n in range(8) if failing not in table.route(upsert_call(table, [{"id": n, "v": 2}])).parts)
+    rig.disk.fail_when(fails_in(failing, "sync", "create"), errno.EIO)
+
+    with pytest.raises(BucketFailedError, match="whole or not at all") as raised:
+        write(table, [{"id": number, "v": 2} for number in range(8)])
+
+    assert raised.value.applied == {}  # type: ignore[attr-defined]
+    with pytest.raises(BucketFailedError, match="table takes no writes"):
+        write(table, [{"id": sound, "v": 3}])
+    with pytest.raises(BucketFailedError, match="table takes no writes"):
+        table.reopen(failing)
+    assert rows_of(table) == dict.fromkeys(range(8), 1)
+    rig.disk.clear_faults()
+    table.reopen(failing)
+    write(table, [{"id": sound, "v": 3}])
+    assert rows_of(table) == {**dict.fromkeys(range(8), 1), sound: 3}
+
+
+def test_a_write_beside_a_failed_one_is_told_to_try_again(rig: LiveTableRig) -> None:
+    table = rig.create("default.t", DDL, buckets=2)
+    write(table, [{"id": number, "v": 1} for number in range(8)])
+    failing = BucketId(table.info.table_id, 0, 1)
+    parts = [set(table.route(upsert_call(table, [{"id": n, "v": 2}])).parts) for n in range(8)]
+    hit, beside = parts.index({failing}), parts.index({failing._replace(bucket=0)})
+    rig.disk.fail_when(fails_in(failing, "sync"), errno.EIO, times=1)
+    with ThreadPoolExecutor(4) as pool:
+        go_on = held_back(table, pool)
+        failed = pool.submit(write, table, [{"id": hit, "v": 2}])
+        other = pool.submit(write, table, [{"id": beside, "v": 2}])
+        wait_for_queue(table, 2)
+        go_on.set()
+        with pytest.raises(BucketFailedError, match="nothing was written"):
+            failed.result()
+        with pytest.raises(UnavailableError, match="a write beside this one failed; nothing was written, try again"):
+            other.result()
+    write(table, [{"id": beside, "v": 3}])
+    assert rows_of(table) == {**dict.fromkeys(range(8), 1), beside: 3}
+
+
+def upsert_call(table: LiveTable, rows: list[dict[str, int]]) -> WriteCall:
+    (batch,) = pa.Table.from_pylist(rows, schema=table.info.schema.arrow_schema).combine_chunks().to_batches()
+    return WriteCall(table.info.table_id, table.info.schema_id, Operation.UPSERT, batch)

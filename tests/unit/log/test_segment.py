@@ -5,6 +5,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from penstock.codec.group_mark import GroupMark
 from penstock.errors import BucketFailedError, CorruptionError, UnsupportedError
 from penstock.log.segment import Segment, SegmentWriter, cut_segment, read_segment
 from penstock.model.bucket import BucketId
@@ -145,6 +146,52 @@ def test_every_flipped_bit_of_a_segment_is_found(disk: FaultyDisk, rows: Rows) -
     assert read(disk).end_offset == 120
 
 
+def sparse_rows(count: int, *set_rows: int) -> pa.RecordBatch:
+    """Return rows of zeros but for some that have a single bit."""
+    values = [1 if row in set_rows else 0 for row in range(count)]
+    columns = {"0": pa.array(values, pa.int64()), "1": pa.array(values, pa.int8())}
+    return pa.record_batch(columns | {"_op": pa.array(values, pa.int8()), "_prev": pa.array(values, pa.int64())})
+
+
+@pytest.mark.parametrize(("set_rows", "reserved"), [((), 1 << 15), ((200,), 0)])
+def test_every_flipped_bit_of_a_last_batch_of_zeros_is_found(
+    disk: FaultyDisk, set_rows: tuple[int, ...], reserved: int
+) -> None:
+    """Sectors that are zero because the rows are were not lost, nor is one whose only set bit was flipped."""
+    batch = sparse_rows(700, *set_rows)
+    writer = create(disk, batch.schema, preallocate_bytes=reserved)
+    append(writer, batch)
+    start = append(writer, batch)
+    end = writer.size
+    writer.sync()
+    data = disk.read(PATH)
+    places = [(position, position % 8) for position in (*range(start, start + 300), *range(start + 300, end, 16))]
+    places += [(position, 0) for position in range(start, end) if data[position] == 1]
+    for position, bit in places:
+        disk.flip_bit(PATH, position, bit)
+        with pytest.raises((CorruptionError, UnsupportedError)) as caught:
+            read(disk)
+        assert caught.value.facts["position"] == start, (position, bit)
+        disk.flip_bit(PATH, position, bit)
+    assert read(disk).end_offset == 1400
+
+
+def test_batches_of_zeros_are_torn_by_power_loss_and_never_damaged() -> None:
+    for seed in range(300):
+        random = Random(seed)
+        disk = FaultyDisk()
+        disk.make_directory("b")
+        writer = create(disk, sparse_rows(0).schema, preallocate_bytes=random.choice((0, 1 << 14)))
+        synced = 0
+        for _ in range(random.randint(1, 6)):
+            append(writer, sparse_rows(random.randint(1, 400), *random.sample(range(400), 2)))
+            if random.random() < 0.4:
+                writer.sync()
+                synced = writer.end_offset
+
+        assert read(disk.after_power_loss(seed), durable_end=synced).end_offset >= synced, seed
+
+
 def test_sectors_lost_since_the_last_sync_are_torn_though_later_batches_are_intact(
     disk: FaultyDisk, rows: Rows
 ) -> None:
@@ -259,8 +306,12 @@ def test_power_loss_keeps_every_synced_batch_and_no_part_of_another(rows: Rows) 
 
 
 def test_cut_segment_may_have_a_successor(disk: FaultyDisk, rows: Rows) -> None:
-    three_batches(disk, rows, each_synced=True, preallocate_bytes=1 << 16)
-    cut = read(disk).before(80)
+    writer = create(disk, rows(0).schema, preallocate_bytes=1 << 16)
+    for number in range(3):
+        facts = BatchFacts(40 * number, 40, timestamp_ms=1, term=1, schema_id=5)
+        writer.append_all([(facts, rows(40, first=40 * number))], GroupMark(number))
+    writer.sync()
+    cut = read(disk).before_group(2)
 
     cut_segment(disk, PATH, cut.valid_bytes)
 

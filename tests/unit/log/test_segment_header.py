@@ -41,15 +41,15 @@ def test_header_is_read_as_it_was_written(boot: bytes) -> None:
 
 
 def test_header_of_the_first_version_does_not_say_whether_batches_were_synced() -> None:
-    header = SegmentHeader(BucketId(1, 2, 3), 40, 5, SCHEMA, UNKNOWN_BOOT)
+    header = SegmentHeader(BucketId(1, 2, 3), 40, 5, SCHEMA, UNKNOWN_BOOT, counts_zeros=False)
     data = version_1(header)
 
     assert decode_segment_header(memoryview(data), name="segment") == (header, len(data))
 
 
 def test_header_of_a_later_version_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedError, match="file=segment version=3"):
-        decode_segment_header(memoryview(frame(MAGIC, 3, bytes(64))), name="segment")
+    with pytest.raises(UnsupportedError, match="file=segment version=4"):
+        decode_segment_header(memoryview(frame(MAGIC, 4, bytes(64))), name="segment")
 
 
 def test_boot_is_under_the_checksum() -> None:
