@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,10 +12,11 @@ import pytest
 from pyarrow import flight
 
 from penstock.client.remote import RemoteNode
-from penstock.errors import InvalidError, LimitError, PenstockError, UnavailableError
+from penstock.errors import InvalidError, LimitError, PenstockError, PermissionDeniedError, UnavailableError
 from penstock.model.calls import LookupCall
 from penstock.server.server import Server
 from penstock.server.settings import ServerSettings
+from penstock.server.tokens import hash_token, make_token
 from penstock.wire.calls import LIST_DATABASES, WRITE
 from penstock.wire.fault import read_fault
 from penstock.wire.frame import CALL_STREAM, FrameKind, decode_frame
@@ -69,6 +71,22 @@ def test_large_calls_of_all_kinds_arrive_whole(node: Any, start: Start, reach: R
     assert remote.lookup(LookupCall(1, 0, keys)).batch == keys
     remote.create_database("x" * 10_000)
     assert "x" * 10_000 in remote.list_databases()
+    wait_until(lambda: held(server) == 0)
+
+
+def test_large_calls_need_a_token_and_travel_by_tls(
+    node: Any, start: Start, reach: Reach, make_write: Make, certificates: Path
+) -> None:
+    token = make_token()
+    (certificates / "tokens").write_text(f"ann:{hash_token(token)}\n")
+    tls = {"tls_cert": certificates / "server.pem", "tls_key": certificates / "server.key"}
+    server = start(SMALL, token_file=certificates / "tokens", **tls)
+    trusted = {"ca": certificates / "ca.pem"}
+
+    assert reach(server, token=token, tls=trusted).write(make_write(5_000)).rows == 5_000
+    with pytest.raises(PermissionDeniedError):
+        reach(server, token=make_token(), tls=trusted).write(make_write(5_000))
+    assert node.batches == [make_write(5_000).batch]
     wait_until(lambda: held(server) == 0)
 
 
