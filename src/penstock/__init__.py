@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.client.change_range import EARLIEST, LATEST
     from penstock.client.change_stream import ChangeStream
     from penstock.client.connection import Connection, connect
+    from penstock.client.cut import Cut
     from penstock.client.lease import Lease
     from penstock.client.owner import Owner
     from penstock.client.page_scanner import PageScanner
@@ -45,6 +46,7 @@ _HOMES = {
     "AggFunction": "penstock.model.aggregate",
     "ChangeStream": "penstock.client.change_stream",
     "Connection": "penstock.client.connection",
+    "Cut": "penstock.client.cut",
     "EARLIEST": "penstock.client.change_range",
     "LATEST": "penstock.client.change_range",
     "Lease": "penstock.client.lease",
@@ -77,6 +79,7 @@ __all__ = [
     "AggFunction",
     "ChangeStream",
     "Connection",
+    "Cut",
     "Lease",
     "MergeEngine",
     "Offsets",

@@ -77,7 +77,7 @@ class Target:
             (calls.PULL, {"call": PullChanges(**table, positions={self.bucket: (0, 10)}, max_bytes=4_096)}),
             (calls.OPEN_CUT, {"table_id": self.info.table_id, "as_of": {self.bucket: 5}, "buckets": [self.bucket]}),
             (calls.CREATE_TABLE, {"path": "twin", "spec": make_spec("a INT, PRIMARY KEY (a)"), "if_not_exists": True}),
-            (calls.RESUME_SCANNER, {"token": b"\x00" * 40}),
+            (calls.READ_TOKEN, {"token": b"\x00" * 40}),
             (calls.STATS, {"table_id": self.info.table_id}),
         ]
         return [call.encode_request(1, arguments).to_pybytes() for call, arguments in good]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.client.cut import CutLike, is_cut_json
 from penstock.errors import InvalidError
 from penstock.model.bucket import TableBucket, bucket_key
 from penstock.model.table import TableInfo
@@ -31,12 +32,14 @@ def read_json_object(text: str, option: str) -> dict[str, Any]:
     return found
 
 
-def read_offsets(info: TableInfo, given: Mapping[str, Any], option: str) -> dict[TableBucket, int]:
-    """Return offsets by bucket, as they were read from JSON; the table checks them.
+def read_offsets(info: TableInfo, given: Mapping[str, Any], option: str) -> CutLike:
+    """Return offsets by bucket, or a cut, as they were read from JSON; the table checks them.
 
     Raises:
         InvalidError: a name is no bucket's.
     """
+    if is_cut_json(given):
+        return given
     offsets: dict[TableBucket, int] = {}
     for name, offset in given.items():
         partition, slash, number = name.rpartition("/")

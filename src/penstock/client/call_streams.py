@@ -25,7 +25,7 @@ from penstock.errors import ClosedError, InvalidError, PenstockError, TimedOutEr
 from penstock.wire.body import check_schema
 from penstock.wire.call import REPLY_LIMITS
 from penstock.wire.fault import from_flight
-from penstock.wire.frame import BODIES_MAX, CALL_STREAM, FrameKind, encode_frame, is_reply
+from penstock.wire.frame import BODIES_MAX, FrameKind, call_stream, encode_frame, is_reply
 from penstock.wire.piece import Pieces
 from penstock.wire.reply import goes_on, is_last
 
@@ -46,8 +46,11 @@ class Answer(NamedTuple):
 class CallStream:
     """One stream of calls. Used by one thread at a time, except for `cancel`."""
 
-    def __init__(self, client: flight.FlightClient, options: flight.FlightCallOptions) -> None:
-        self._writer, self._reader = client.do_exchange(flight.FlightDescriptor.for_command(CALL_STREAM), options)
+    def __init__(
+        self, client: flight.FlightClient, options: flight.FlightCallOptions, database: str | None = None
+    ) -> None:
+        descriptor = flight.FlightDescriptor.for_command(call_stream(database))
+        self._writer, self._reader = client.do_exchange(descriptor, options)
         self._calls = 0
         self._rows = 0
         self._knows_schema = False
@@ -129,9 +132,18 @@ class CallStream:
 
 
 class CallStreams:
-    """The streams of one connection. Thread-safe."""
+    """The streams of one connection. Thread-safe.
 
-    def __init__(self, connect: Callable[[], flight.FlightClient], options: flight.FlightCallOptions) -> None:
+    Once the id of the server's database is known, each new stream names it: at the same address there may be another.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], flight.FlightClient],
+        options: flight.FlightCallOptions,
+        database: str | None = None,
+    ) -> None:
+        self.database = database
         self._connect = connect
         self._options = options
         self._lock = threading.Lock()
@@ -256,7 +268,7 @@ class CallStreams:
                     self._client = self._connect()
                 client = self._client
             try:
-                stream = CallStream(client, self._options)
+                stream = CallStream(client, self._options, self.database)
             except _FOREIGN as error:
                 raise from_flight(error) from error
             stream.subject = subject

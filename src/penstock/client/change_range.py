@@ -13,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TypeGuard
 
-from penstock.client.buckets import OffsetsByBucket, resolve_offsets
+from penstock.client.cut import CutLike, resolve_cut
 from penstock.client.link import Link
+from penstock.client.place import check_place
 from penstock.client.stream_position import StreamPosition
 from penstock.errors import InvalidError, OffsetOutOfRangeError
 from penstock.model.bucket import TableBucket
@@ -33,7 +34,7 @@ class Start(StrEnum):
 EARLIEST = Start.EARLIEST
 LATEST = Start.LATEST
 
-StartLike = Start | str | datetime | OffsetsByBucket
+StartLike = Start | datetime | CutLike
 
 
 def resolve_starts(
@@ -60,10 +61,10 @@ def resolve_starts(
     if isinstance(start, datetime):
         return _starts_at(link, info, start, known, lease_id)
     if is_position(start):
-        position = decode_position(info, start)
+        position = decode_position(link, info, start)
         named, births = position.bucket_offsets(info.path), position.births
     elif isinstance(start, Mapping):
-        named = resolve_offsets(info, start)
+        named = resolve_cut(link, info, start, "start")
     else:
         raise InvalidError(
             "a start is penstock.EARLIEST, penstock.LATEST, offsets by bucket, a datetime or a stream's position",
@@ -83,8 +84,9 @@ def resolve_starts(
 
 
 def resolve_ends(
+    link: Link,
     info: TableInfo,
-    end: OffsetsByBucket | None,
+    end: CutLike | None,
     state: LogState,
     starts: Mapping[TableBucket, int],
     *,
@@ -103,7 +105,7 @@ def resolve_ends(
     known = state.offsets
     if end is None:
         return {bucket: None if follow else offsets.end for bucket, offsets in known.items()}
-    named = {bucket: at for bucket, at in resolve_offsets(info, end).items() if only is None or bucket in only}
+    named = {bucket: at for bucket, at in resolve_cut(link, info, end, "end").items() if only is None or bucket in only}
     for bucket, at in named.items():
         start, gone = starts.get(bucket, bucket.first_offset(at)), state.gone_with(bucket, at)
         if not state.has(bucket, at) and (start < at or (gone is None and bucket not in starts)):
@@ -131,11 +133,11 @@ def require_whole_partitions(named: Mapping[TableBucket, int], there: Iterable[T
             raise InvalidError("end names every bucket; add it, or choose others by buckets=", bucket=bucket)
 
 
-def named_offsets(info: TableInfo, start: StartLike) -> Mapping[TableBucket, int]:
+def named_offsets(link: Link, info: TableInfo, start: StartLike) -> Mapping[TableBucket, int]:
     """Return the offsets that a start names, none if it is another kind of start."""
     if is_position(start):
-        return decode_position(info, start).bucket_offsets(info.path)
-    return resolve_offsets(info, start) if isinstance(start, Mapping) else {}
+        return decode_position(link, info, start).bucket_offsets(info.path)
+    return resolve_cut(link, info, start, "start") if isinstance(start, Mapping) else {}
 
 
 def is_position(start: StartLike) -> TypeGuard[str]:
@@ -143,17 +145,23 @@ def is_position(start: StartLike) -> TypeGuard[str]:
     return isinstance(start, str) and start.lstrip().startswith("{")
 
 
-def decode_position(info: TableInfo, text: str) -> StreamPosition:
-    """Return a stored position of a stream over this table.
+def decode_position(link: Link, info: TableInfo, text: str) -> StreamPosition:
+    """Return a stored position of a stream over this table, or a cut of it as one.
 
     Raises:
-        InvalidError: it is none, or of another table.
+        InvalidError: it is none, or of another table or database.
     """
     position = StreamPosition.decode(text)
-    if position.table_id != info.table_id:
-        raise InvalidError(
-            "the position is of another table", table=info.path, table_id=info.table_id, found=position.table_id
-        )
+    offsets = position.bucket_offsets(info.path)
+    check_place(
+        link,
+        info,
+        "position",
+        database=position.database,
+        table_id=position.table_id,
+        offsets=offsets,
+        births=position.births,
+    )
     return position
 
 

@@ -78,6 +78,7 @@ class ChangeStream(Iterator[pa.RecordBatch]):
         """Read on from where `pull` stands, having seen all partitions of lower ids than `births` (None: unknown)."""
         self._link = link
         self._info = info
+        self._database = link.database
         self._pull = pull
         self._patience = patience
         self._snapshot = snapshot
@@ -102,7 +103,7 @@ class ChangeStream(Iterator[pa.RecordBatch]):
         phase = self._snapshot
         offsets = {bucket: start for bucket, (start, _) in self._pull.positions.items()}
         snapshot = None if phase is None else SnapshotPosition(phase.scan.resume_token, phase.cut_us)
-        return StreamPosition.of(self._info.table_id, offsets, snapshot, self._births).encode()
+        return StreamPosition.of(self._database, self._info.table_id, offsets, snapshot, self._births).encode()
 
     def __iter__(self) -> ChangeStream:
         # Whoever is at it when the stream is closed sees its end; who begins later would take it for an empty one.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from penstock.client.buckets import BucketName, OffsetsByBucket, resolve_buckets, resolve_offsets
+from penstock.client.buckets import BucketName, resolve_buckets
 from penstock.client.change_pull import ChangePull
 from penstock.client.change_range import (
     EARLIEST,
@@ -19,6 +19,7 @@ from penstock.client.change_range import (
     resolve_starts,
 )
 from penstock.client.change_stream import ChangeStream, Patience, SnapshotPhase
+from penstock.client.cut import CutLike, resolve_cut
 from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.scan_request import ScanRequest, ScanSource, project
@@ -46,7 +47,7 @@ TRIES = 5
 class StreamRequest:
     """What a change stream reads, as users say it."""
 
-    end: OffsetsByBucket | None = None
+    end: CutLike | None = None
     follow: bool = False
     timeout: Timeout = None
     columns: Iterable[str] | None = None
@@ -63,7 +64,7 @@ def open_changes(link: Link, info: TableInfo, start: StartLike, request: StreamR
         OffsetOutOfRangeError: the start is no longer kept, or not yet written.
         TableNotFoundError: the table was dropped.
     """
-    stored = decode_position(info, start).snapshot if is_position(start) else None
+    stored = decode_position(link, info, start).snapshot if is_position(start) else None
     if stored is None:
         return _open(link, info, start, request)
     scan = Scan.resume(link, stored.token)
@@ -103,9 +104,9 @@ def _open(
     for attempt in range(TRIES):
         state = _log_state(link, info, request.lease_id)
         if request.lease_id is not None:
-            check_leased(info, request.lease_id, state.offsets, request, only)
+            check_leased(link, info, request.lease_id, state.offsets, request=request, only=only)
         known = {bucket: at for bucket, at in state.offsets.items() if only is None or bucket in only}
-        _check_there(state, only or (), named_offsets(info, start), waits=follows_births)
+        _check_there(state, only or (), named_offsets(link, info, start), waits=follows_births)
         births = state.births if info.partitioned and request.lease_id is None else None
         if snapshot is not None and snapshot.births is not None:
             # Its cut is pinned: what it names can be read, also if it is dropped by now.
@@ -117,10 +118,11 @@ def _open(
                 link, info, start, replace(state, offsets=known), only=only, lease_id=request.lease_id
             )
         ends = resolve_ends(
+            link,
             info,
             request.end,
             replace(state, offsets=known),
-            named_offsets(info, start),
+            named_offsets(link, info, start),
             only=only,
             follow=request.follow,
         )
@@ -176,9 +178,11 @@ def _log_state(link: Link, info: TableInfo, lease_id: str | None) -> LogState:
 
 
 def check_leased(
+    link: Link,
     info: TableInfo,
     lease_id: str,
     known: Mapping[TableBucket, Offsets],
+    *,
     request: StreamRequest,
     only: Collection[TableBucket] | None,
 ) -> None:
@@ -193,7 +197,7 @@ def check_leased(
         raise UnsupportedError(
             "a lease ends at its offsets; read them without follow, and follow the table itself", lease_id=lease_id
         )
-    named = {} if request.end is None else resolve_offsets(info, request.end)
+    named = {} if request.end is None else resolve_cut(link, info, request.end, "end")
     for bucket in (*(only or ()), *named):
         if bucket not in known:
             raise InvalidError("the lease does not hold that bucket", lease_id=lease_id, bucket=bucket)

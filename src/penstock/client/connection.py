@@ -186,10 +186,10 @@ class Connection:
         self._link.once(lambda node: node.drop_table(path, if_exists=if_exists))
 
     def resume_scan(self, token: bytes) -> Scan:
-        """Go on with the scan whose `resume_token` this is, at the same cut.
+        """Go on with the scan, or the page of a scanner, whose `resume_token` this is, at the same cut.
 
         Raises:
-            InvalidError: the bytes are no resume token of a scan of this node.
+            InvalidError: the bytes are no resume token of a scan of this database.
             OffsetOutOfRangeError: the cut can no longer be read.
             TableNotFoundError: the table was dropped.
         """
@@ -208,9 +208,11 @@ class Connection:
         """Return a scanner of one bucket that is called page by page, and retries nothing.
 
         Raises:
-            InvalidError: the request is wrong.
+            InvalidError: the request is wrong, or the table is of another database.
             TableNotFoundError: there is no such table.
         """
+        if isinstance(table, Table) and table._link.database != self._link.database:
+            raise InvalidError("the table is of another database; open it in this one", table=table.path)
         info = table.info if isinstance(table, Table) else self.table(table).info
         call = OpenScan(
             table_id=info.table_id,

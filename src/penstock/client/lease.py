@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from penstock.client.cut import Cut, is_cut_json
 from penstock.client.link import Link
+from penstock.client.place import check_database
 from penstock.client.renewal import Renewal
 from penstock.errors import InvalidError, LeaseNotFoundError, PenstockError, TableNotFoundError
 from penstock.model.bucket import TableBucket
@@ -23,23 +25,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock")
 
 
-class TableCut(dict[TableBucket, int]):
-    """The cut of a table: one offset for each bucket, all of one moment. A lease can pin it."""
-
-    def __init__(self, table_id: int, offsets: Mapping[TableBucket, int]) -> None:
-        super().__init__(offsets)
-        self.table_id = table_id
-
-
 @dataclass(frozen=True, slots=True)
 class LatestSnapshots:
     """The newest snapshots of a table, whichever they are when a lease is acquired."""
 
     table_id: int
     path: str
+    database: str
 
 
-Leasable = LatestSnapshots | TableCut | Mapping[TableBucket, int] | Mapping[TableBucket, Snapshot]
+Numbered = Mapping[TableBucket, int] | Mapping[TableBucket, Snapshot]
+Leasable = LatestSnapshots | Cut | str | Mapping[str, Any] | Numbered
 """What a lease can pin."""
 
 
@@ -52,6 +48,7 @@ class Lease:
 
     def __init__(self, link: Link, info: LeaseInfo, *, auto_renew: bool = False) -> None:
         self._link = link
+        self._database = link.database
         self._info = info
         self._dropped = False
         self._renewal: Renewal | None = None
@@ -61,6 +58,17 @@ class Lease:
                 link.retry.run(lambda: link.node.renew_lease(info.lease_id, info.duration_ms))
 
             self._renewal = Renewal("lease", info.lease_id, renew, life_ms=info.duration_ms, lost="what it held may go")
+
+    def check_of(self, link: Link) -> None:
+        """Refuse to be used with another database, where a lease of the same id is another lease.
+
+        Raises:
+            InvalidError: that is one.
+        """
+        if self._database != link.database:
+            raise InvalidError(
+                "the lease is of another database; acquire one in this one", lease_id=self.id, found=self._database
+            )
 
     @property
     def id(self) -> str:
@@ -219,23 +227,35 @@ def acquire(
     cuts: list[CutOffsets] = []
     for wanted in _flat(what):
         if isinstance(wanted, LatestSnapshots):
+            check_database(link, "table", database=wanted.database, table_id=wanted.table_id, offsets={})
             latest[wanted.table_id] = None
-        elif isinstance(wanted, TableCut):
-            cuts.append(CutOffsets(wanted.table_id, dict(wanted)))
+        elif isinstance(wanted, Cut):
+            cuts.append(_offsets(link, wanted))
         else:
             snapshots |= _numbered(wanted)
     call = AcquireLease(check_lease_id(lease_id), parse_duration_ms(duration), tuple(latest), snapshots, tuple(cuts))
     return Lease(link, link.retry.run(lambda: link.node.acquire_lease(call)), auto_renew=auto_renew)
 
 
-def _flat(what: Leasable | Sequence[Leasable]) -> Iterator[Leasable]:
+def _flat(what: Leasable | Sequence[Leasable]) -> Iterator[LatestSnapshots | Cut | Numbered]:
     for wanted in what if isinstance(what, list | tuple) else [what]:
+        if isinstance(wanted, str) or is_cut_json(wanted):
+            yield Cut.from_json(wanted)  # type: ignore[arg-type]
+            continue
         if not isinstance(wanted, LatestSnapshots | Mapping):
             raise InvalidError(
                 "a lease takes t.latest_snapshots, t.cut(), {TableBucket: snapshot id}, or a list of these",
                 found=type(wanted).__name__,
             )
-        yield wanted
+        yield wanted  # type: ignore[misc]
+
+
+def _offsets(link: Link, cut: Cut) -> CutOffsets:
+    check_database(link, "cut", database=cut.database, table_id=cut.table_id, offsets=cut)
+    named = dict(cut)
+    if any(not bucket.table for bucket in named):
+        named = cut.of(link.retry.run(lambda: link.node.table_by_id(cut.table_id)).path)
+    return CutOffsets(cut.table_id, named)
 
 
 def _bucket_list(buckets: object) -> list[TableBucket]:
@@ -248,7 +268,7 @@ def _bucket_list(buckets: object) -> list[TableBucket]:
     return named
 
 
-def _numbered(wanted: Mapping[TableBucket, int] | Mapping[TableBucket, Snapshot]) -> dict[TableBucket, int]:
+def _numbered(wanted: Numbered) -> dict[TableBucket, int]:
     found = {}
     for bucket, chosen in wanted.items():
         snapshot_id = chosen.id if isinstance(chosen, Snapshot) else chosen

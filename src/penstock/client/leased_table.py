@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from penstock.client.buckets import BucketName, OffsetsByBucket
+from penstock.client.buckets import BucketName
 from penstock.client.change_range import EARLIEST, StartLike
 from penstock.client.change_stream import ChangeStream
 from penstock.client.change_streams import StreamRequest, Timeout, open_changes
-from penstock.client.lease import TableCut
+from penstock.client.cut import Cut, CutLike
 from penstock.client.link import Link
 from penstock.client.scan_builder import ScanBuilder
 from penstock.client.scan_request import ScanRequest
@@ -36,18 +36,19 @@ class LeasedTable(Table):
         request = replace(ScanRequest.default(self._info), lease_id=self._lease_id)
         return ScanBuilder(self._link, self._info, request)
 
-    def cut(self) -> TableCut:
+    def cut(self) -> Cut:
         """Return the leased cut.
 
         Raises:
             LeaseNotFoundError: the lease has expired, or is unknown.
         """
-        return TableCut(self._info.table_id, {bucket: at.end for bucket, at in self.offsets().items()})
+        held = {bucket: at.end for bucket, at in self.offsets().items()}
+        return Cut(held, database=self._link.database, table_id=self._info.table_id)
 
     def changes(
         self,
         start: StartLike = EARLIEST,
-        end: OffsetsByBucket | None = None,
+        end: CutLike | None = None,
         follow: bool = False,
         timeout: Timeout = None,
         columns: Iterable[str] | None = None,

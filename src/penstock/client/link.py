@@ -73,6 +73,16 @@ class Link:
                     f"{error.message}; an earlier try of this call got no answer, and {_MAYBE_DONE}", **error.facts
                 ) from error
 
+    @property
+    def database(self) -> str:
+        """Return the id of the database at the node.
+
+        Raises:
+            ClosedError: as `node` has it.
+            UnavailableError: it was never asked for, and the node does not answer.
+        """
+        return self.retry.run(self.node.database_id)
+
     def check_usable(self) -> None:
         """Refuse a connection that is not to be used any more.
 

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final
 
 from penstock.client.link import Link
-from penstock.errors import InvalidScanRequestError
+from penstock.errors import InvalidError, InvalidScanRequestError
 from penstock.model.calls import OpenScan, Page
 
 _DONE: Final = "the scan has no more pages; open another scanner"
@@ -30,20 +30,36 @@ class PageScanner:
         """Return the session's id; None before `open()`, and for a scan that was done at once."""
         return self._scanner_id
 
-    def open(self) -> Page:
-        """Open the session and return its first page.
+    def open(self, resume_token: bytes | None = None) -> Page:
+        """Open the session and return its first page; with a page's resume token the one after that page.
+
+        The token says what is read, at which snapshot, and how much is left of a limit.
 
         Raises:
             InvalidScanRequestError: it was opened before.
+            InvalidError: the token is no page's or of another bucket, or other columns or another filter are asked for.
             TooManyScannersError: the bucket or the server has no room for another session.
             PenstockError: as the node answered.
         """
         if self._scanner_id is not None or self._drained:
             raise InvalidScanRequestError("the scanner was opened before; make another", bucket=self._call.bucket)
-        page = self._link.node.open_scanner(self._call)
+        page = self._link.node.open_scanner(self._call if resume_token is None else self._after(resume_token))
         self._scanner_id = page.scanner_id
         self._drained = page.scanner_id is None
         return page
+
+    def _after(self, resume_token: bytes) -> OpenScan:
+        if not isinstance(resume_token, bytes):
+            raise InvalidError("a resume token is the bytes of a page", found=type(resume_token).__name__)
+        asked, stored = self._call, self._link.node.read_token(resume_token)
+        if (stored.table_id, stored.bucket) != (asked.table_id, asked.bucket):
+            raise InvalidError("the resume token is of another bucket", bucket=asked.bucket, found=stored.bucket)
+        if asked.columns not in (None, stored.columns) or asked.filter not in (None, stored.filter):
+            raise InvalidError(
+                "the resume token is of a scan of other columns, or with another filter; leave them out",
+                bucket=asked.bucket,
+            )
+        return stored
 
     def next(self, call_seq_id: int) -> Page:
         """Return the page of that call number.

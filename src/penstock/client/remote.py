@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.client.call_streams import CallStreams
+from penstock.client.credentials import read_tls_files, token_bytes
 from penstock.client.diagnosis import explain
 from penstock.client.remote_owners import RemoteOwners
 from penstock.client.request_id import current_request_id
@@ -25,7 +26,6 @@ from penstock.client.write_stream import WriteStream, plain_write
 from penstock.errors import (
     ClosedError,
     InvalidError,
-    NotFoundError,
     PermissionDeniedError,
     UnavailableError,
     UnsupportedError,
@@ -58,7 +58,6 @@ from penstock.wire.plain import plain_batch
 R = TypeVar("R")
 
 SCHEMES: Final = {"penstock": "grpc", "penstock+tls": "grpc+tls"}
-_TLS_FILES: Final = {"ca": "tls_root_certs", "cert": "cert_chain", "key": "private_key"}
 _LEASES: Final = "leases"
 """The subject of calls whose answers have a batch of what is leased."""
 _MESSAGE_BYTES_MAX: Final = FRAME_BYTES_MAX + (1 << 20)
@@ -87,20 +86,29 @@ class RemoteNode(RemoteOwners):
         token: str | None = None,
         tls: Mapping[str, str | Path] | None = None,
         timeout_ms: int = 60_000,
+        database: str | None = None,
+        any_database: bool = False,
     ) -> None:
+        """Reach a server by its url.
+
+        `database` is the id of the database that it must serve, if that is known; else the first that answers, or with
+        `any_database` whichever does.
+        """
         location, self._address, self._secure = _locate(url)
         if tls and not self._secure:
             raise InvalidError("tls files go with a penstock+tls:// url", url=url)
-        files = {} if tls is None else _read_files(tls)
+        files = {} if tls is None else read_tls_files(tls)
         self.url = url
         self._timeout_ms = timeout_ms
         self._pid = os.getpid()
         self._ids = itertools.count(1)
         self._scanners = ScannerSubjects()
-        headers = [] if token is None else [(b"authorization", b"Bearer " + _header(token))]
+        self._any_database = any_database
+        headers = [] if token is None else [(b"authorization", b"Bearer " + token_bytes(token))]
         self._streams = CallStreams(
             lambda: flight.FlightClient(location, generic_options=_TRANSPORT, **files),
             flight.FlightCallOptions(headers=headers),
+            database,
         )
         self._requests = Requests(self._streams)
         # gRPC has a line of its own on stderr for each handshake that fails; ours says it once.
@@ -113,6 +121,20 @@ class RemoteNode(RemoteOwners):
         """End the connection; idempotent, and nothing in a forked child."""
         if os.getpid() == self._pid:
             self._streams.close()
+
+    def database_id(self) -> str:
+        """Return the id of the database, which is asked for once: no other is talked to from then on."""
+        known = self._streams.database
+        if known is None:
+            known = self._ask(wire.DATABASE_ID)
+            self._streams.database = None if self._any_database else known
+        return known
+
+    def check_origin(
+        self, database: str, table_id: int, offsets: Mapping[TableBucket, int], births: int | None = None
+    ) -> None:
+        """Refuse a place in a table unless it is of this database, or of what it has of an ancestor."""
+        self._ask(wire.CHECK_ORIGIN, database=database, table_id=table_id, offsets=offsets, births=births)
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         """Create a database."""
@@ -173,6 +195,8 @@ class RemoteNode(RemoteOwners):
     def write_stream(self) -> WriteStream:
         """Return a stream for writes that are sent ahead."""
         self._check_process()
+        if not self._any_database:
+            self.database_id()
         return WriteStream(self._streams.converse(), self._ids, self._timeout_ms, self._requests)
 
     def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
@@ -249,12 +273,9 @@ class RemoteNode(RemoteOwners):
         self._scanners.forget(scanner_id)
         self._ask(wire.CLOSE_SCANNER, scanner_id=scanner_id)
 
-    def resume_scanner(self, token: bytes) -> Page:
-        """Open a session that goes on where the page with that resume token ended."""
-        subject = ("resumed", len(token))
-        page = self._ask(wire.RESUME_SCANNER, subject=subject, token=token)
-        self._scanners.note(page, subject)
-        return page
+    def read_token(self, token: bytes) -> OpenScan:
+        """Return the call that goes on where the page with that resume token ended."""
+        return self._ask(wire.READ_TOKEN, token=token)
 
     def list_scanners(self) -> list[ScannerInfo]:
         """Return the open scan sessions."""
@@ -337,6 +358,8 @@ class RemoteNode(RemoteOwners):
         self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, subject: Hashable = None, **arguments: Any
     ) -> R:
         self._check_process()
+        if asked is not wire.DATABASE_ID and not self._any_database:
+            self.database_id()
         call_id = next(self._ids)
         request = asked.draft_request(call_id, arguments, request_id=current_request_id())
         try:
@@ -369,20 +392,3 @@ def _locate(url: str) -> tuple[str, tuple[str, int], bool]:
         raise InvalidError("not a server's url; it is penstock://host:port or penstock+tls://host:port", url=url)
     shown = f"[{host}]" if ":" in host else host
     return f"{SCHEMES[parts.scheme]}://{shown}:{port}", (host, port), parts.scheme == "penstock+tls"
-
-
-def _header(token: str) -> bytes:
-    # Anything else gRPC would refuse call by call, as if the connection broke.
-    if not token.isascii() or not token.isprintable():
-        raise InvalidError("a token is printable ASCII on one line; was it read with its line end?")
-    return token.encode()
-
-
-def _read_files(tls: Mapping[str, str | Path]) -> dict[str, bytes]:
-    unknown = tls.keys() - _TLS_FILES.keys()
-    if unknown:
-        raise InvalidError("tls takes the files ca, cert and key", unknown=", ".join(sorted(unknown)))
-    try:
-        return {_TLS_FILES[name]: Path(path).read_bytes() for name, path in tls.items()}
-    except OSError as error:
-        raise NotFoundError("a tls file cannot be read", path=error.filename, cause=error.strerror) from error

@@ -13,16 +13,19 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.client.buckets import require_every
+from penstock.client.cut import Cut
 from penstock.client.cut_pin import CutPin
 from penstock.client.first_page import only_bucket, open_first
 from penstock.client.link import Link
+from penstock.client.place import check_database
 from penstock.client.scan_pass import ScanPass, ScanProgress, ScanWork
 from penstock.client.scan_request import ScanRequest, ScanSource
 from penstock.client.scan_token import BucketPosition, ScanToken
 from penstock.client.snapshot_cut import LeasePin, leased_buckets, pin_newest
 from penstock.errors import ClosedError, InvalidError
 from penstock.model.bucket import TableBucket
-from penstock.model.calls import Cut, Page
+from penstock.model.calls import PAGE_TOKEN_MAGIC, Page
+from penstock.model.calls import Cut as PinnedCut
 from penstock.model.html_table import html_table
 from penstock.model.table import TableInfo
 
@@ -48,6 +51,7 @@ class Scan(Iterable[pa.RecordBatch]):
         """Read from these positions on; `first` is the first page of the only one, read already."""
         self._info = info
         self._request = request
+        self._database = link.database
         self._schema = request.schema(info)
         opened = [] if first is None else [first]
         self._work = ScanWork(link, info, request, pin, tuple(positions), self._schema, opened)
@@ -75,7 +79,7 @@ class Scan(Iterable[pa.RecordBatch]):
         first = None if bucket is None else open_first(link, info, request, bucket)
         if bucket is not None and first is not None:
             position = BucketPosition(bucket.partition, bucket.bucket, first.log_offset, 0)
-            pin = CutPin(link, info.table_id, Cut(first.cut_id or "", {bucket: first.log_offset}))
+            pin = CutPin(link, info.table_id, PinnedCut(first.cut_id or "", {bucket: first.log_offset}))
             return cls(link, info, request, pin, [position], first=first)
         if request.as_of is not None and request.buckets is not None:
             require_every(info, request.as_of, request.buckets)
@@ -115,14 +119,19 @@ class Scan(Iterable[pa.RecordBatch]):
 
     @classmethod
     def resume(cls, link: Link, token: bytes) -> Scan:
-        """Go on where the scan of that token stood, at the same cut.
+        """Go on where the scan, or the page, of that token stood, at the same cut.
 
         Raises:
-            InvalidError: the bytes are no token of a scan of this node's table.
+            InvalidError: the bytes are no token of a scan of this database.
             OffsetOutOfRangeError: the cut can no longer be read.
             TableNotFoundError: the table was dropped.
         """
+        if isinstance(token, bytes) and token.startswith(PAGE_TOKEN_MAGIC):
+            return cls._resume_page(link, token)
         stored = ScanToken.decode(token)
+        # Before the table is looked for: the one of its id here may be any.
+        cut = {position.table_bucket(""): position.log_offset for position in stored.buckets}
+        check_database(link, "resume token", database=stored.database, table_id=stored.table_id, offsets=cut)
         info = link.retry.run(lambda: link.node.table_by_id(stored.table_id))
         if stored.schema_id > info.schema_id:
             raise InvalidError("the resume token is of another node's table", table=info.path, table_id=info.table_id)
@@ -140,15 +149,28 @@ class Scan(Iterable[pa.RecordBatch]):
         pin = CutPin.take(link, info.table_id, as_of=open_ones, buckets=tuple(open_ones))
         return cls(link, info, request, pin, list(stored.buckets))
 
+    @classmethod
+    def _resume_page(cls, link: Link, token: bytes) -> Scan:
+        call = link.retry.run(lambda: link.node.read_token(token))
+        if call.as_of is None or call.end is not None:
+            raise InvalidError("the resume token is of a part of a bucket; open a scanner with it", bucket=call.bucket)
+        info = link.retry.run(lambda: link.node.table_by_id(call.table_id))
+        request = ScanRequest(ScanSource.LIVE_KV, columns=call.columns, filter=call.filter, limit=call.limit)
+        pin = CutPin.take(link, info.table_id, as_of={call.bucket: call.as_of}, buckets=(call.bucket,))
+        position = BucketPosition(call.bucket.partition, call.bucket.bucket, call.as_of, call.start)
+        return cls(link, info, request, pin, [position])
+
     @property
     def schema(self) -> pa.Schema:
         """Return the schema of the batches."""
         return self._schema
 
     @property
-    def log_offsets(self) -> dict[TableBucket, int]:
+    def log_offsets(self) -> Cut:
         """Return the cut: the rows are those of the table at these offsets, changes go on from them."""
-        return {position.table_bucket(self._info.path): position.log_offset for position in self._work.positions}
+        path, positions = self._info.path, self._work.positions
+        offsets = {position.table_bucket(path): position.log_offset for position in positions}
+        return Cut(offsets, database=self._database, table_id=self._info.table_id)
 
     @property
     def bucket(self) -> TableBucket:
@@ -169,6 +191,7 @@ class Scan(Iterable[pa.RecordBatch]):
             limit=progress.left,
             buckets=tuple(progress.positions),
             lease_id=self._request.lease_id,
+            database=self._database,
         ).encode()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 
-from penstock.client.buckets import BucketName, OffsetsByBucket, resolve_buckets, resolve_offsets
+from penstock.client.buckets import BucketName, resolve_buckets
+from penstock.client.cut import CutLike, resolve_cut
 from penstock.client.lease import Lease
 from penstock.client.link import Link
 from penstock.client.scan import Scan
@@ -77,13 +78,13 @@ class ScanBuilder:
         chosen = None if buckets is None else resolve_buckets(self._info, buckets)
         return self._with(replace(self._request, buckets=chosen))
 
-    def as_of(self, offsets: OffsetsByBucket | None) -> ScanBuilder:
-        """Read the table as it was at an offset of each bucket.
+    def as_of(self, cut: CutLike | None) -> ScanBuilder:
+        """Read the table as it was at a cut: an offset of each bucket.
 
         Raises:
-            InvalidError: not offsets of this table's buckets.
+            InvalidError: not a cut of this table.
         """
-        chosen = None if offsets is None else resolve_offsets(self._info, offsets)
+        chosen = None if cut is None else resolve_cut(self._link, self._info, cut)
         return self._with(replace(self._request, as_of=chosen))
 
     def lease(self, lease: Lease | str | None) -> ScanBuilder:
@@ -94,6 +95,8 @@ class ScanBuilder:
         """
         if not isinstance(lease, Lease | str | None):
             raise InvalidError("name a lease, or its id", found=type(lease).__name__)
+        if isinstance(lease, Lease):
+            lease.check_of(self._link)
         return self._with(replace(self._request, lease_id=lease.id if isinstance(lease, Lease) else lease))
 
     def execute(self) -> Scan:

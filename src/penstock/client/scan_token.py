@@ -21,7 +21,8 @@ from penstock.model.bucket import TableBucket
 from penstock.model.change import OFFSET_MAX
 
 MAGIC: Final = b"PSCT"
-VERSION: Final = 1
+VERSION: Final = 2
+VERSION_WITHOUT_DATABASE: Final = 1
 TOKEN_BYTES_MAX: Final = 16 << 20
 _HEADER: Final = struct.Struct(">4sBI")
 _FIELDS: Final = {"table_id", "schema_id", "source", "columns", "filter", "limit", "buckets"}
@@ -45,7 +46,8 @@ class BucketPosition:
 class ScanToken:
     """Everything needed to go on with a scan anywhere: what is read, and how far it was read.
 
-    `limit` is what remains of it; `filter` a serialised `Filter`; `lease_id` the lease that keeps it readable.
+    `limit` is what remains of it; `filter` a serialised `Filter`; `lease_id` the lease that keeps it readable;
+    `database` the id of the database (None: a token of before there were ids).
     """
 
     table_id: int
@@ -56,6 +58,7 @@ class ScanToken:
     limit: int | None
     buckets: tuple[BucketPosition, ...]
     lease_id: str | None = None
+    database: str | None = None
 
     def encode(self) -> bytes:
         """Return the token's bytes."""
@@ -70,8 +73,11 @@ class ScanToken:
         }
         if self.lease_id is not None:
             facts["lease"] = self.lease_id
+        if self.database is not None:
+            facts["database"] = self.database
         body = json.dumps(facts, separators=(",", ":"), sort_keys=True).encode()
-        return _HEADER.pack(MAGIC, VERSION, google_crc32c.value(body)) + body
+        version = VERSION_WITHOUT_DATABASE if self.database is None else VERSION
+        return _HEADER.pack(MAGIC, version, google_crc32c.value(body)) + body
 
     @classmethod
     def decode(cls, token: bytes) -> ScanToken:
@@ -90,6 +96,7 @@ class ScanToken:
             limit=None if facts["limit"] is None else _number(facts["limit"]),
             buckets=_buckets(_list(facts["buckets"])),
             lease_id=_text(facts["lease"]) if "lease" in facts else None,
+            database=_text(facts["database"]) if "database" in facts else None,
         )
 
 
@@ -105,7 +112,7 @@ def _facts(token: bytes) -> dict[str, Any]:
     magic, version, crc = _HEADER.unpack_from(token)
     if magic != MAGIC:
         _refuse("it begins with other bytes")
-    if version != VERSION:
+    if version not in (VERSION_WITHOUT_DATABASE, VERSION):
         _refuse(f"it is of version {version}, this is version {VERSION}")
     body = token[_HEADER.size :]
     if google_crc32c.value(body) != crc:
@@ -114,7 +121,8 @@ def _facts(token: bytes) -> dict[str, Any]:
         facts = json.loads(body)
     except (ValueError, RecursionError) as error:
         _refuse("its body is no json", error)
-    if not isinstance(facts, dict) or set(facts) - {"lease"} != _FIELDS:
+    fields = _FIELDS | ({"database"} if version == VERSION else set())
+    if not isinstance(facts, dict) or set(facts) - {"lease"} != fields:
         _refuse("its fields are others")
     return facts
 

@@ -16,14 +16,16 @@ from typing import Any, Final, NoReturn
 from penstock.errors import InvalidError
 from penstock.model.bucket import TableBucket
 from penstock.model.change import OFFSET_MAX
+from penstock.model.cut_text import CUT_FIELDS, CutText
 
-VERSION: Final = 2
-OLD_VERSION: Final = 1
-"""Without `births`: of a table that is not partitioned, or made before they were told."""
+VERSION: Final = 3
+VERSION_WITHOUT_BIRTHS: Final = 1
+VERSION_WITHOUT_DATABASE: Final = 2
 POSITION_LENGTH_MAX: Final = 64 << 20
 _FIELDS: Final = {
-    OLD_VERSION: {"version", "table_id", "offsets", "snapshot"},
-    VERSION: {"version", "table_id", "births", "offsets", "snapshot"},
+    VERSION_WITHOUT_BIRTHS: {"version", "table_id", "offsets", "snapshot"},
+    VERSION_WITHOUT_DATABASE: {"version", "table_id", "births", "offsets", "snapshot"},
+    VERSION: {"version", "database", "table_id", "births", "offsets", "snapshot"},
 }
 
 
@@ -39,24 +41,29 @@ class SnapshotPosition:
 class StreamPosition:
     """The next offset of each bucket, and the snapshot that is to be read before (None: it was).
 
-    Partitions of lower ids than `births` that are not named were read to their end, and dropped.
+    Partitions of lower ids than `births` that are not named were read to their end, and dropped (None: it is unknown,
+    or the table has none).
+    `database` is the id of the table's database (None: a position of before there were ids).
     """
 
     table_id: int
     offsets: Mapping[tuple[str | None, int], int]
     snapshot: SnapshotPosition | None = None
     births: int | None = None
+    database: str | None = None
 
     @classmethod
     def of(
         cls,
+        database: str,
         table_id: int,
         offsets: Mapping[TableBucket, int],
         snapshot: SnapshotPosition | None,
         births: int | None = None,
     ) -> StreamPosition:
         """Return the position of a stream over a table."""
-        return cls(table_id, {(b.partition, b.bucket): offset for b, offset in offsets.items()}, snapshot, births)
+        named = {(b.partition, b.bucket): offset for b, offset in offsets.items()}
+        return cls(table_id, named, snapshot, births, database)
 
     def bucket_offsets(self, path: str) -> dict[TableBucket, int]:
         """Return the next offset of each bucket, as users name them."""
@@ -65,10 +72,11 @@ class StreamPosition:
     def encode(self) -> str:
         """Return the position as JSON."""
         snapshot = self.snapshot
-        facts: dict[str, Any] = {"version": OLD_VERSION, "table_id": self.table_id}
-        if self.births is not None:
-            facts |= {"version": VERSION, "births": self.births}
-        facts |= {
+        facts: dict[str, Any] = {
+            "version": VERSION,
+            "database": self.database,
+            "table_id": self.table_id,
+            "births": self.births,
             "offsets": [[partition, bucket, at] for (partition, bucket), at in self.offsets.items()],
             "snapshot": snapshot and {"token": base64.b64encode(snapshot.token).decode(), "cut_us": snapshot.cut_us},
         }
@@ -76,12 +84,15 @@ class StreamPosition:
 
     @classmethod
     def decode(cls, text: str) -> StreamPosition:
-        """Return the position that a text says.
+        """Return the position that a text says, which may also be the text of a cut.
 
         Raises:
             InvalidError: the text is no position, or of another version.
         """
         facts = _facts(text)
+        if set(facts) == CUT_FIELDS:
+            cut = CutText.read(facts)
+            return cls(cut.table_id, cut.offsets, None, None, cut.database)
         offsets: dict[tuple[str | None, int], int] = {}
         for row in facts["offsets"]:
             if not isinstance(row, list) or len(row) != 3 or not isinstance(row[0], str | None):
@@ -89,7 +100,8 @@ class StreamPosition:
             offsets[row[0], _number(row[1])] = _number(row[2])
         if len(offsets) != len(facts["offsets"]):
             _refuse("a bucket is named twice")
-        return cls(_number(facts["table_id"]), offsets, _snapshot(facts["snapshot"]), _births(facts))
+        births, database = _births(facts), _database(facts)
+        return cls(_number(facts["table_id"]), offsets, _snapshot(facts["snapshot"]), births, database)
 
 
 def _refuse(why: str, cause: Exception | None = None) -> NoReturn:
@@ -103,13 +115,23 @@ def _facts(text: str) -> dict[str, Any]:
         facts = json.loads(text)
     except (ValueError, RecursionError) as error:
         _refuse("it is no json", error)
-    if not isinstance(facts, dict) or "version" not in facts:
+    if not isinstance(facts, dict) or ("version" not in facts and set(facts) != CUT_FIELDS):
         _refuse("its fields are others")
-    if facts["version"] not in (OLD_VERSION, VERSION):
+    if "version" not in facts:
+        return facts
+    if facts["version"] not in _FIELDS:
         _refuse(f"it is of version {facts['version']}, this is version {VERSION}")
     if facts.keys() != _FIELDS[facts["version"]] or not isinstance(facts["offsets"], list):
         _refuse("its fields are others")
     return facts
+
+
+def _database(facts: dict[str, Any]) -> str | None:
+    if facts["version"] < VERSION:
+        return None
+    if not isinstance(facts["database"], str):
+        _refuse("its database is missing")
+    return facts["database"]
 
 
 def _number(value: object) -> int:
@@ -119,7 +141,9 @@ def _number(value: object) -> int:
 
 
 def _births(facts: Mapping[str, Any]) -> int | None:
-    return _number(facts["births"]) if "births" in facts else None
+    if facts["version"] == VERSION_WITHOUT_DATABASE:
+        return _number(facts["births"])
+    return None if facts.get("births") is None else _number(facts["births"])
 
 
 def _snapshot(value: object) -> SnapshotPosition | None:

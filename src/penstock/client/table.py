@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.client.buckets import BucketName, OffsetsByBucket
+from penstock.client.buckets import BucketName
 from penstock.client.change_range import EARLIEST, StartLike, is_position
 from penstock.client.change_stream import ChangeStream
 from penstock.client.change_streams import StreamRequest, Timeout, open_changes, open_snapshot_and_follow
+from penstock.client.cut import Cut, CutLike
 from penstock.client.cut_pin import CutPin
-from penstock.client.lease import LatestSnapshots, Lease, TableCut
+from penstock.client.lease import LatestSnapshots, Lease
 from penstock.client.link import Link
 from penstock.client.lookups import Lookups
 from penstock.client.owner import AttemptId, OwnerLike, attempt_bytes, owner_token
@@ -187,7 +188,7 @@ class Table(TableOwners):
         columns: Iterable[str] | None = None,
         filter: str | pc.Expression | None = None,
         limit: int | None = None,
-        as_of: OffsetsByBucket | None = None,
+        as_of: CutLike | None = None,
         source: ScanSource | str = ScanSource.LIVE_KV,
         *,
         buckets: Iterable[BucketName] | None = None,
@@ -206,7 +207,7 @@ class Table(TableOwners):
         builder = builder.select(columns).filter(filter).limit(limit).buckets(buckets).as_of(as_of)
         return (builder if lease is None else builder.lease(lease)).execute()
 
-    def cut(self) -> TableCut:
+    def cut(self) -> Cut:
         """Return the present cut: one offset for each bucket, all of one moment. A lease can pin it.
 
         Raises:
@@ -214,7 +215,7 @@ class Table(TableOwners):
         """
         pin = CutPin.take(self._link, self._info.table_id)
         pin.release()
-        return TableCut(self._info.table_id, pin.offsets)
+        return Cut(pin.offsets, database=self._link.database, table_id=self._info.table_id)
 
     def create_snapshot(self) -> dict[TableBucket, Snapshot]:
         """Snapshot every bucket at one cut; return the newest of each, which is an older one if nothing changed.
@@ -238,12 +239,12 @@ class Table(TableOwners):
     @property
     def latest_snapshots(self) -> LatestSnapshots:
         """Return what `acquire_lease` takes for the newest snapshots, which it takes if there are none."""
-        return LatestSnapshots(self._info.table_id, self.path)
+        return LatestSnapshots(self._info.table_id, self.path, self._link.database)
 
     def changes(
         self,
         start: StartLike = EARLIEST,
-        end: OffsetsByBucket | None = None,
+        end: CutLike | None = None,
         follow: bool = False,
         timeout: Timeout = None,
         columns: Iterable[str] | None = None,
@@ -268,7 +269,7 @@ class Table(TableOwners):
     def snapshot_and_follow(
         self,
         start: str | None = None,
-        end: OffsetsByBucket | None = None,
+        end: CutLike | None = None,
         follow: bool = True,
         timeout: Timeout = None,
         columns: Iterable[str] | None = None,

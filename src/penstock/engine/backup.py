@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,11 +19,12 @@ from penstock.codec.backup_inventory import BackupInventory, CopiedFile, encode_
 from penstock.engine.catalog import Catalog
 from penstock.engine.catalog_records import ROOT
 from penstock.engine.cuts import Cuts
+from penstock.engine.identity import Identity
 from penstock.engine.lease_claims import Claimed, LeaseClaims
 from penstock.engine.metadata import MetadataStore
 from penstock.engine.open_tables import OpenTables
 from penstock.errors import InvalidError, NotFoundError, NotLeaderError, UnavailableError
-from penstock.model.bucket import BucketId
+from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.lease import AcquireLease, CutOffsets
 from penstock.runtime.clock import Clock
 from penstock.runtime.disk import Disk, write_atomically
@@ -57,10 +59,11 @@ class Backup:
         target = empty_disk(directory)
         created_ms = self._clock.wall_ms()
         tables = self._catalog.tables()
-        claimed = self._claim([table.table_id for table in tables], cuts)
+        births = {table.table_id: self._catalog.partitions.births(table.table_id) for table in tables}
+        claimed, taken = self._claim([table.table_id for table in tables], cuts)
         try:
             paths = [path for bucket in sorted(claimed.holds) for path in self._copy(bucket, claimed, target)]
-            write_atomically(target, CATALOG, self._described())
+            write_atomically(target, CATALOG, self._described(taken, births))
         except OSError as error:
             raise UnavailableError("disk refused the backup; start it again elsewhere", error=str(error)) from error
         finally:
@@ -70,7 +73,7 @@ class Backup:
         write_atomically(target, INVENTORY, encode_inventory(inventory))
         return inventory
 
-    def _claim(self, table_ids: list[int], cuts: Cuts) -> Claimed:
+    def _claim(self, table_ids: list[int], cuts: Cuts) -> tuple[Claimed, list[CutOffsets]]:
         """Pin the present cut of every table, each at one moment, for as long as it takes."""
         taken = []
         for table_id in table_ids:
@@ -88,7 +91,7 @@ class Backup:
             self._claims.release(claimed)
             bucket, reason = next(iter(claimed.unavailable.items()))
             raise UnavailableError("a bucket cannot be read now; try again", bucket=bucket, reason=reason)
-        return claimed
+        return claimed, [offsets for _, offsets in taken]
 
     def _copy(self, bucket: BucketId, claimed: Claimed, target: Disk) -> list[str]:
         table = self._tables.holding(bucket)
@@ -98,10 +101,22 @@ class Backup:
         offset = claimed.holds[bucket].offset
         return copy_bucket(tablet.view, table.schema, offset, target, timestamp_ms=tablet.state.timestamp_ms)
 
-    def _described(self) -> bytes:
+    def _described(self, taken: list[CutOffsets], births: Mapping[int, int]) -> bytes:
         # After the cut: a table or partition that was born since is in it without rows, as it was at the cut.
-        entries = {entry.key: base64.b64encode(entry.value).decode() for entry in self._metadata.list(ROOT)}
-        return json.dumps(entries, indent=0, sort_keys=True).encode()
+        entries = {entry.key: entry.value for entry in self._metadata.list(ROOT)}
+        # The copy becomes a database of its own, which knows up to where it is this one.
+        offsets = {cut.table_id: self._ends_of_dropped(cut.table_id) | dict(cut.offsets) for cut in taken}
+        entries |= Identity(self._metadata).backed_up(offsets, births)
+        encoded = {key: base64.b64encode(value).decode() for key, value in entries.items()}
+        return json.dumps(encoded, indent=0, sort_keys=True).encode()
+
+    def _ends_of_dropped(self, table_id: int) -> dict[TableBucket, int]:
+        """Return where the buckets ended that a position may still name although their partition is gone."""
+        return {
+            TableBucket("", gone.name, number): end
+            for gone in self._catalog.partitions.gone(table_id)
+            for number, end in enumerate(gone.ends)
+        }
 
 
 def empty_disk(directory: Path) -> LocalDisk:

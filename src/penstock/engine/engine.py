@@ -18,6 +18,7 @@ from penstock.engine.data_directory import DataDirectory
 from penstock.engine.deletion import delete_matching
 from penstock.engine.grace import Grace
 from penstock.engine.holds import Holds
+from penstock.engine.identity import Identity
 from penstock.engine.lease_book import LeaseBook
 from penstock.engine.lease_calls import LeaseCalls
 from penstock.engine.lease_desk import LeaseDesk
@@ -83,6 +84,7 @@ class Engine(LeaseCalls, OwnerCalls):
         self._tasks = tasks
         self._closed = False
         self._catalog = Catalog(metadata, clock, storage.disk.exists)
+        self._identity = Identity(metadata)
         self._grace = Grace(settings.scanner_ttl_ms, clock)
         holds, book = Holds(), LeaseBook(metadata, clock)
         # Before a table is opened or removed: what is leased is protected from the first moment on.
@@ -95,7 +97,7 @@ class Engine(LeaseCalls, OwnerCalls):
         self._tables.finish_drops()
         self._cuts = Cuts(settings, clock)
         self._named_cuts = NamedCuts(metadata, clock)
-        self.scanners = Scanners(self._tables.get, settings, clock, self.metrics, self._cuts)
+        self.scanners = Scanners(self._tables.get, settings, clock, self.metrics, self._cuts, identity=self._identity)
         self._changes = ChangeReader(settings, clock, self._tables.left_bucket)
         self._tables.is_awaited = self._changes.awaits
         self.maintenance = Maintenance(self._tables, self._catalog, settings, clock, flush_index=storage.index.flush)
@@ -151,6 +153,16 @@ class Engine(LeaseCalls, OwnerCalls):
         # A forgotten engine is closed in order when the process ends; one that was dropped is not kept alive.
         atexit.register(_close_forgotten, weakref.ref(engine), os.getpid())
         return engine
+
+    def database_id(self) -> str:
+        """Return the id of this database, which no other has."""
+        return self._identity.database
+
+    def check_origin(
+        self, database: str, table_id: int, offsets: Mapping[TableBucket, int], births: int | None = None
+    ) -> None:
+        """Refuse a place in a table unless it is of this database, or of what it has of an ancestor."""
+        self._identity.check_origin(database, table_id, offsets, births)
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         """Create a database."""
@@ -217,6 +229,7 @@ class Engine(LeaseCalls, OwnerCalls):
         """Apply a write; return when it is durable and visible."""
         self.settings.check_write(call)
         table = self._table(call.table_id)
+        self._check_owner(call.owner)
         result = table.write(call)
         for bucket in result.offsets:
             # What was written is told as written, also if its partition is dropped right after.
@@ -288,10 +301,10 @@ class Engine(LeaseCalls, OwnerCalls):
         """End a scan session; idempotent."""
         self.scanners.close(scanner_id)
 
-    def resume_scanner(self, token: bytes) -> Page:
-        """Open a session that goes on where the page with that resume token ended."""
+    def read_token(self, token: bytes) -> OpenScan:
+        """Return the call that goes on where the page with that resume token ended."""
         self._check_open()
-        return self.scanners.resume(token)
+        return self.scanners.read_token(token)
 
     def list_scanners(self) -> list[ScannerInfo]:
         """Return the open scan sessions."""

@@ -16,17 +16,21 @@ import google_crc32c
 
 from penstock.errors import InvalidError
 from penstock.model.bucket import BucketId
+from penstock.model.calls import PAGE_TOKEN_MAGIC
 from penstock.model.change import OFFSET_MAX
 
-MAGIC: Final = b"PSRT"
-VERSION: Final = 1
+MAGIC: Final = PAGE_TOKEN_MAGIC
+VERSION: Final = 3
+VERSION_WITHOUT_DATABASE: Final = 1
 VERSION_WITH_END: Final = 2
 TOKEN_BYTES_MAX: Final = 1 << 20
 _NO_LIMIT: Final = -1
+_NO_END: Final = -1
 
 _HEAD: Final = struct.Struct("<4sHI")
 _BODY: Final = struct.Struct("<IIHIqqqIHI")
 _END: Final = struct.Struct("<q")
+_DATABASE_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class ResumeToken:
 
     `log_offset` is the snapshot, `next_offset` where it goes on, `limit` how many rows are left to
     give (None: all), `columns` the ids of the projection, `end` the offset before which it ends (None:
-    the snapshot).
+    the snapshot), `database` the id of the database (None: a token of before there were ids).
     """
 
     schema_id: int
@@ -47,6 +51,7 @@ class ResumeToken:
     columns: tuple[int, ...]
     filter: bytes
     end: int | None = None
+    database: str | None = None
 
     def encode(self) -> bytes:
         """Return the token as bytes."""
@@ -67,10 +72,14 @@ class ResumeToken:
                 ),
                 struct.pack(f"<{len(self.columns)}I", *self.columns),
                 self.filter,
-                b"" if self.end is None else _END.pack(self.end),
             )
         )
-        version = VERSION if self.end is None else VERSION_WITH_END
+        version = VERSION_WITHOUT_DATABASE if self.end is None else VERSION_WITH_END
+        if self.database is not None:
+            version = VERSION
+            body += _END.pack(_NO_END if self.end is None else self.end) + bytes.fromhex(self.database)
+        elif self.end is not None:
+            body += _END.pack(self.end)
         return _HEAD.pack(MAGIC, version, google_crc32c.value(body)) + body
 
     @classmethod
@@ -80,7 +89,7 @@ class ResumeToken:
         Raises:
             InvalidError: the bytes are no such token, are damaged, or of another version.
         """
-        body, end = _checked_body(token)
+        body, end, database = _checked_body(token)
         try:
             (table_id, partition_id, number, schema_id, log_offset, next_offset, limit, page_bytes, columns, size) = (
                 _BODY.unpack_from(body)
@@ -103,10 +112,11 @@ class ResumeToken:
             columns=ids,
             filter=filter_bytes,
             end=end,
+            database=database,
         )
 
 
-def _checked_body(token: bytes) -> tuple[bytes, int | None]:
+def _checked_body(token: bytes) -> tuple[bytes, int | None, str | None]:
     if not isinstance(token, bytes):
         _refuse(f"it is a {type(token).__name__}, not bytes")
     if not _HEAD.size + _BODY.size <= len(token) <= TOKEN_BYTES_MAX:
@@ -114,14 +124,20 @@ def _checked_body(token: bytes) -> tuple[bytes, int | None]:
     magic, version, crc = _HEAD.unpack_from(token)
     if magic != MAGIC:
         _refuse("it begins with other bytes")
-    if version not in (VERSION, VERSION_WITH_END):
+    if not VERSION_WITHOUT_DATABASE <= version <= VERSION:
         _refuse(f"it is of version {version}, this is version {VERSION}")
     body = token[_HEAD.size :]
     if google_crc32c.value(body) != crc:
         _refuse("its checksum is wrong")
+    if version == VERSION_WITHOUT_DATABASE:
+        return body, None, None
+    database = None
     if version == VERSION:
-        return body, None
-    return body[: -_END.size], _END.unpack_from(body, len(body) - _END.size)[0]
+        body, database = body[:-_DATABASE_BYTES], body[-_DATABASE_BYTES:].hex()
+    if len(body) < _BODY.size + _END.size:
+        _refuse("it is cut short")
+    body, (end,) = body[: -_END.size], _END.unpack(body[-_END.size :])
+    return body, None if version == VERSION and end == _NO_END else end, database
 
 
 def _refuse(why: str, cause: Exception | None = None) -> NoReturn:

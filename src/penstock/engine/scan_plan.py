@@ -50,6 +50,7 @@ class ScanPlan:
     stored: pa.Schema
     page_bytes: int
     end: int | None = None
+    database: str | None = None
 
     @property
     def stop(self) -> int:
@@ -68,4 +69,5 @@ class ScanPlan:
             columns=self.projection.ids,
             filter=self.filter.to_bytes(),
             end=self.end,
+            database=self.database,
         ).encode()

@@ -1,4 +1,4 @@
-"""Scan sessions, as a node offers them: open, next page, close, resume.
+"""Scan sessions, as a node offers them: open, next page, close, go on by token.
 
 Opening checks everything first, then takes a slot, the snapshot X from the view, and a pin at X. The
 registry says which sessions live; a session says which page a call number stands for.
@@ -14,6 +14,7 @@ from itertools import count
 from typing import Final
 
 from penstock.engine.cuts import Cuts
+from penstock.engine.identity import Identity
 from penstock.engine.live_table import LiveTable
 from penstock.engine.page_reader import PageReader
 from penstock.engine.read_ahead import ReadAhead
@@ -55,11 +56,14 @@ class Scanners:
         clock: Clock,
         metrics: Metrics,
         cuts: Cuts | None = None,
+        *,
+        identity: Identity | None = None,
     ) -> None:
         self._tables = tables
         self._settings = settings
         self._clock = clock
         self._cuts = cuts
+        self._identity = identity
         self._ahead = ReadAhead()
         # To work them out takes as long as to read a small page, and the same few are asked for again and again.
         self._known_rows: dict[tuple[object, ...], ScannedRows] = {}
@@ -150,12 +154,13 @@ class Scanners:
             if not page.has_more:
                 return
 
-    def resume(self, token: bytes) -> Page:
-        """Open a session that goes on, at the same snapshot, where the page with that token ended.
+    def read_token(self, token: bytes) -> OpenScan:
+        """Return the call that goes on, at the same snapshot, where the page with that token ended.
 
         Raises:
-            InvalidError: the bytes are no token of a scan of this node.
-            PenstockError: as `open` has it.
+            InvalidError: the bytes are no token of a scan of this database.
+            TableNotFoundError: the table was dropped.
+            PartitionNotFoundError: the partition was dropped.
         """
         stored = ResumeToken.decode(token)
         table = self._tables(stored.bucket.table_id)
@@ -169,19 +174,20 @@ class Scanners:
         names = tuple(column.name for column in columns if column is not None)
         if len(names) < len(columns):
             raise InvalidError("the resume token is of another node's table", table=table.info.path)
-        return self.open(
-            OpenScan(
-                table_id=stored.bucket.table_id,
-                schema_id=stored.schema_id,
-                bucket=_named(table, stored),
-                columns=names,
-                filter=stored.filter,
-                limit=stored.limit,
-                page_bytes=stored.page_bytes,
-                as_of=stored.log_offset,
-                start=stored.next_offset,
-                end=stored.end,
-            )
+        bucket = _named(table, stored)
+        if stored.database is not None and self._identity is not None:
+            self._identity.check_origin(stored.database, stored.bucket.table_id, {bucket: stored.log_offset})
+        return OpenScan(
+            table_id=stored.bucket.table_id,
+            schema_id=stored.schema_id,
+            bucket=bucket,
+            columns=names,
+            filter=stored.filter,
+            limit=stored.limit,
+            page_bytes=stored.page_bytes,
+            as_of=stored.log_offset,
+            start=stored.next_offset,
+            end=stored.end,
         )
 
     def read_ahead(self, scanner_id: str) -> None:
@@ -242,7 +248,8 @@ class Scanners:
             raise InvalidScanRequestError("a page has at least one byte", page_bytes=page_bytes)
         if page_bytes > PAGE_BYTES_MAX:
             raise LimitError("a page is smaller than that; ask for less", page_bytes=page_bytes, max=PAGE_BYTES_MAX)
-        return ScanPlan(call.schema_id, bucket, 0, *self._rows(table, call), page_bytes, call.end)
+        database = None if self._identity is None else self._identity.database
+        return ScanPlan(call.schema_id, bucket, 0, *self._rows(table, call), page_bytes, call.end, database)
 
     def _rows(self, table: LiveTable, call: OpenScan) -> ScannedRows:
         schema = table.known_schema(call.schema_id)

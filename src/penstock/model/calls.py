@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from penstock.errors import LimitError
 from penstock.model.bucket import TableBucket
 from penstock.model.facts import NO_ID
+
+PAGE_TOKEN_MAGIC: Final = b"PSRT"
+"""What the resume token of a page begins with."""
 
 
 class Operation(StrEnum):

@@ -49,6 +49,14 @@ class Writes(Protocol):
 class Node(OwnerNode, Protocol):
     """A whole node, from a client's side. Thread-safe."""
 
+    def database_id(self) -> str:
+        """Return the id of the database, which no other has."""
+
+    def check_origin(
+        self, database: str, table_id: int, offsets: Mapping[TableBucket, int], births: int | None = None
+    ) -> None:
+        """Refuse a place in a table unless it is of this database, or of what it has of one it was restored from."""
+
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         """Create a database."""
 
@@ -137,8 +145,8 @@ class Node(OwnerNode, Protocol):
     def close_scanner(self, scanner_id: str) -> None:
         """End a scan session; idempotent."""
 
-    def resume_scanner(self, token: bytes) -> Page:
-        """Open a session that goes on where the page with that resume token ended."""
+    def read_token(self, token: bytes) -> OpenScan:
+        """Return the call that goes on where the page with that resume token ended."""
 
     def list_scanners(self) -> list[ScannerInfo]:
         """Return the open scan sessions."""

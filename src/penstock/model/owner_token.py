@@ -1,7 +1,7 @@
 """The token of an owner: what a task shows to write in its name.
 
-It is bytes, so that a job can hand it to tasks on other machines: a fixed head, the owner's id, and a
-checksum of both. It proves nothing by itself; every call compares it with what the table knows.
+It is bytes, so that a job can hand it to tasks on other machines: a fixed head, the database's id, the owner's,
+and a checksum of all. It proves nothing by itself; every call compares it with what the table knows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import google_crc32c
 from penstock.errors import InvalidError
 
 _MAGIC: Final = b"PNOT"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_VERSION_WITHOUT_DATABASE: Final = 1
+_DATABASE_BYTES: Final = 16
 # magic, version, table, number, session, fence, epoch, bytes of the id
 _HEAD: Final = struct.Struct("<4sHIqqqqH")
 _CRC: Final = struct.Struct("<I")
@@ -36,6 +38,7 @@ class OwnerToken:
     session: int
     fence: int
     epoch: int = NO_EPOCH
+    database: str | None = None
 
     def at(self, *, fence: int, epoch: int) -> OwnerToken:
         """Return the same owner under another fence and epoch."""
@@ -44,8 +47,10 @@ class OwnerToken:
     def to_bytes(self) -> bytes:
         """Return the token as bytes."""
         name = self.owner.encode()
-        head = _HEAD.pack(_MAGIC, _VERSION, self.table_id, self.number, self.session, self.fence, self.epoch, len(name))
-        return head + name + _CRC.pack(google_crc32c.value(head + name))
+        version = _VERSION_WITHOUT_DATABASE if self.database is None else _VERSION
+        head = _HEAD.pack(_MAGIC, version, self.table_id, self.number, self.session, self.fence, self.epoch, len(name))
+        body = head + (b"" if self.database is None else bytes.fromhex(self.database)) + name
+        return body + _CRC.pack(google_crc32c.value(body))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> OwnerToken:
@@ -58,12 +63,16 @@ class OwnerToken:
             raise InvalidError("this is no owner token; pass what owner.token(epoch) returned", bytes=len(data))
         body, crc = data[: -_CRC.size], _CRC.unpack(data[-_CRC.size :])[0]
         _, version, table_id, number, session, fence, epoch, length = _HEAD.unpack_from(body)
-        if google_crc32c.value(bytes(body)) != crc or len(body) != _HEAD.size + length:
+        if google_crc32c.value(bytes(body)) != crc:
             raise InvalidError("owner token is damaged; pass the bytes unchanged", bytes=len(data))
-        if version != _VERSION:
+        if version not in (_VERSION_WITHOUT_DATABASE, _VERSION):
             raise InvalidError("owner token is of another version; use one client version", version=version)
+        named = _HEAD.size + (_DATABASE_BYTES if version == _VERSION else 0)
+        if len(body) != named + length:
+            raise InvalidError("owner token is damaged; pass the bytes unchanged", bytes=len(data))
+        database = body[_HEAD.size : named].hex() or None
         try:
-            owner = body[_HEAD.size :].decode()
+            owner = body[named:].decode()
         except UnicodeDecodeError as error:
             raise InvalidError("owner token names no owner; pass the bytes unchanged", bytes=len(data)) from error
-        return cls(table_id, number, owner, session, fence, epoch)
+        return cls(table_id, number, owner, session, fence, epoch, database)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import flight
 
-from penstock.errors import InternalError, InvalidError, LimitError, PenstockError, UnavailableError
+from penstock.errors import ConflictError, InternalError, InvalidError, LimitError, PenstockError, UnavailableError
 from penstock.model.calls import Page
 from penstock.model.principal import acting_as
 from penstock.runtime.metrics import Metrics
@@ -44,8 +44,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         settings: ServerSettings,
         metrics: Metrics,
         door: Door | None = None,
+        database: str,
         **tls: Any,
     ) -> None:
+        self._database = database
         self._handler = handler
         self._gate = gate
         self._settings = settings
@@ -65,8 +67,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         """Answer the calls of one stream until it ends."""
         try:
-            if descriptor.command != CALL_STREAM:
-                raise InvalidError("the server answers streams of calls only")
+            self._check_meant(descriptor.command)
             with self._gate.stream(context.peer()) as stream:
                 self._opened.inc()
                 self._converse(context, stream, reader, writer)
@@ -75,6 +76,17 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         except Exception:  # noqa: BLE001 - the service edge: no traceback of ours goes to a client
             _log.exception("stream failed on a bug peer=%s", context.peer())
             raise to_flight(InternalError("the server failed on a bug; its log says more")) from None
+
+    def _check_meant(self, command: bytes) -> None:
+        name, _, database = command.partition(b"/")
+        if name != CALL_STREAM:
+            raise InvalidError("the server answers streams of calls only")
+        if database and database != self._database.encode():
+            raise ConflictError(
+                "the server at this address serves another database now; connect again, and open tables and scans anew",
+                database=self._database,
+                expected=database.decode(errors="replace"),
+            )
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         """Stream a whole scan."""

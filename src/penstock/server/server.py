@@ -222,6 +222,7 @@ class Server:
                 settings=self._settings,
                 metrics=self._metrics,
                 door=None if self._tokens is None else Door(self._tokens),
+                database=self.node.database_id(),
                 **listen.tls(),
             )
         except (pa.ArrowException, OSError) as error:

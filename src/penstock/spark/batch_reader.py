@@ -38,7 +38,7 @@ class BatchReader(DataSourceReader):
         split_rows = request.options.count("split_rows")
         assert split_rows is not None, "it has a default"
         if request.options.is_set("as_of"):
-            check_there(link, request.info, as_of_offsets(request.info, request.options.get("as_of") or ""))
+            check_there(link, request.info, as_of_offsets(link, request.info, request.options.get("as_of") or ""))
         stats = link.retry.run(lambda: link.node.stats(request.info.table_id))
         splits = plan_splits(stats.buckets, split_rows, keyed=request.info.keyed)
         if request.info.partitioned:
@@ -61,7 +61,7 @@ class BatchReader(DataSourceReader):
     def _cut(self, link: Link) -> Mapping[TableBucket, int]:
         as_of = self._request.options.get("as_of")
         if as_of is not None:
-            return as_of_offsets(self._request.info, as_of)
+            return as_of_offsets(link, self._request.info, as_of)
         return execution_cut(link, self._request.info, self._plan_id)
 
 

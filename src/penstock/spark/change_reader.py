@@ -48,7 +48,7 @@ class ChangeReader(DataSourceReader):
         link = planning_link(request.options)
         buckets = link.retry.run(lambda: link.node.buckets(request.info.table_id))
         if request.options.is_set("end"):
-            require_whole_partitions(as_of_offsets(request.info, request.options.get("end") or ""), buckets)
+            require_whole_partitions(as_of_offsets(link, request.info, request.options.get("end") or ""), buckets)
         splits: list[InputPartition] = [Split(bucket) for bucket in buckets]
         if request.info.partitioned:
             splits += later_splits(request.info.buckets, {bucket.partition or "" for bucket in buckets})
@@ -59,8 +59,10 @@ class ChangeReader(DataSourceReader):
         assert isinstance(partition, Split | LaterSplit), "a plan is of these splits"
         request, end = self._request, self._request.options.get("end")
         link = link_for(request.options)
-        ends = execution_cut(link, request.info, self._plan_id) if end is None else as_of_offsets(request.info, end)
-        named = named_offsets(request.info, self._start)
+        ends = (
+            execution_cut(link, request.info, self._plan_id) if end is None else as_of_offsets(link, request.info, end)
+        )
+        named = named_offsets(link, request.info, self._start)
         # What was read up to the end already need not be there any more.
         mine = {b: ends[b] for b in partition.buckets(ends) if named.get(b, b.first_offset(ends[b])) < ends[b]}
         state = readable_at(link.retry.run(lambda: link.node.log_state(request.info.table_id)), mine)

@@ -81,11 +81,14 @@ def impatient_link(options: Options) -> Link:
 def _link(options: Options, retry_ms: int) -> Link:
     url, token, tls = options.url, options.get("token"), options.tls
     # A forked worker must not use its parent's connection.
-    key = (os.getpid(), url, token, tuple(sorted((tls or {}).items())), retry_ms)
+    key = (os.getpid(), url, token, tuple(sorted((tls or {}).items())), retry_ms, options.database)
     link = _links.get(key)
     if link is None or link.closed:
         retry = Retry(deadline_ms=retry_ms, pause=Waiting(url))
-        link = Link(RemoteNode(url, token=token, tls=tls), url, retry, distant=True)
+        # A session outlives servers: who plans asks whichever there is, and a plan is for the one that answered.
+        anyone = options.database is None
+        node = RemoteNode(url, token=token, tls=tls, database=options.database, any_database=anyone)
+        link = Link(node, url, retry, distant=True)
         _links[key] = link
         _spare_the_collector()
     return link

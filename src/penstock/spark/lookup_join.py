@@ -54,6 +54,7 @@ def lookup_join(
     checked = check_use(Options({"url": url, "table": table} | options))
     checked = Options(checked.for_spark() | {"url": checked.url})
     link = planning_link(checked)
+    checked = checked.pinned(link.database)
     info = link.retry.run(lambda: link.node.table(table))
     keys = _key_places(info, _key_columns(info, on), df.schema)
     named = None if columns is None else project(name_list(columns), info.schema)

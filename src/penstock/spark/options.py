@@ -6,6 +6,7 @@ option that is silently ignored is a wrong result.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -82,7 +83,12 @@ _BY_SPELLING: Final = {
 
 
 class Options:
-    """The options of one read or write, checked. Picklable."""
+    """The options of one read or write, checked. Picklable.
+
+    `database` is the id of the database that a plan was made for, None before that: tasks go to no other.
+    """
+
+    database: str | None = None
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         """Take options under either spelling; values may be text or Python's own.
@@ -110,6 +116,12 @@ class Options:
 
     def __repr__(self) -> str:
         return f"Options({', '.join(f'{k}={v}' for k, v in self._values.items() if k != 'token')})"
+
+    def pinned(self, database: str) -> Options:
+        """Return the same options for a plan that was made for a database."""
+        options = copy.copy(self)
+        options.database = database
+        return options
 
     def for_spark(self) -> dict[str, str]:
         """Return the options as `.options(...)` takes them."""

@@ -23,7 +23,7 @@ CUT_TTL_MS: Final = 3_600_000
 """How long a cut is kept after the last task asked for it."""
 
 
-def as_of_offsets(info: TableInfo, text: str) -> dict[TableBucket, int]:
+def as_of_offsets(link: Link, info: TableInfo, text: str) -> dict[TableBucket, int]:
     """Return the cut that a user named, as `pks.cut` writes it.
 
     Raises:
@@ -31,7 +31,7 @@ def as_of_offsets(info: TableInfo, text: str) -> dict[TableBucket, int]:
     """
     if not text.lstrip().startswith("{"):
         raise InvalidError("a cut is the JSON that pks.cut returns; pass it unchanged", found=text)
-    return decode_position(info, text).bucket_offsets(info.path)
+    return decode_position(link, info, text).bucket_offsets(info.path)
 
 
 def check_there(link: Link, info: TableInfo, cut: Mapping[TableBucket, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.client.link import Link
 from penstock.client.scan_request import compile_filter
 from penstock.model.table import TableInfo
 from penstock.spark.change_reader import images_of, parse_start
@@ -12,7 +13,7 @@ from penstock.spark.stream_limit import StreamLimit
 from penstock.spark.stream_plan import SNAPSHOT
 
 
-def check_read_options(options: Options, info: TableInfo) -> None:
+def check_read_options(options: Options, link: Link, info: TableInfo) -> None:
     """Refuse options that no read of the table could follow.
 
     Raises:
@@ -21,10 +22,10 @@ def check_read_options(options: Options, info: TableInfo) -> None:
     offered(info, source_of(options), options.names("columns"))
     compile_filter(options.get("filter"), info.schema)
     for text in filter(None, (options.get("as_of"), options.get("end"))):
-        as_of_offsets(info, text)
+        as_of_offsets(link, info, text)
     for text in filter(None, (options.get("start"), options.get("starting"))):
         if text.lstrip().startswith("{"):
-            as_of_offsets(info, text)
+            as_of_offsets(link, info, text)
         elif text.strip().lower() != SNAPSHOT:
             parse_start(text)
     images_of(options)

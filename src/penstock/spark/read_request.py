@@ -48,7 +48,12 @@ class ReadRequest:
         # A scan reads at least one column; the first key column is never large.
         columns = own or (info.primary_key or tuple(info.schema.names))[:1]
         return cls(
-            options, info, source, columns, compile_filter(options.get("filter"), info.schema), arrow_schema(schema)
+            options.pinned(link.database),
+            info,
+            source,
+            columns,
+            compile_filter(options.get("filter"), info.schema),
+            arrow_schema(schema),
         )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.client.cut import Cut, is_cut_json
 from penstock.client.cut_pin import CutPin
 from penstock.client.scan_request import ScanSource
-from penstock.client.stream_position import StreamPosition
 from penstock.errors import InvalidError
 from penstock.model.bucket import TableBucket
+from penstock.model.cut_text import write_cut
 from penstock.model.names import name_list
 from penstock.spark.links import planning_link
 from penstock.spark.mapped_read import read_mapped
@@ -125,7 +127,7 @@ def cut(url: str | None, table: str, **options: Any) -> str:
     info = link.retry.run(lambda: link.node.table(table))
     pin = CutPin.take(link, info.table_id)
     pin.release()
-    return StreamPosition.of(info.table_id, pin.offsets, None).encode()
+    return write_cut(link.database, info.table_id, pin.offsets)
 
 
 def relation(spark: SparkSession, url: str | None, table: str, **options: Any) -> DataFrame:
@@ -160,18 +162,22 @@ def _asked(spark: SparkSession, url: str | None, table: str, given: Mapping[str,
     if local_context(spark) is not None:
         link = planning_link(options)
         info = link.retry.run(lambda: link.node.table(options.table))
-        check_read_options(options, info)
+        check_read_options(options, link, info)
     return options.for_spark() | {"url": options.url}
 
 
 def _cut_text(
     given: str | Mapping[TableBucket, int] | None, url: str | None, table: str, options: Mapping[str, Any]
 ) -> str | None:
-    """Return a cut as text; offsets by bucket, as `table.cut()` returns them, are written as `cut` does."""
+    """Return a cut as text; one as `table.cut()` returns it, or offsets by bucket, are written as `cut` does."""
     if given is None or isinstance(given, str):
         return given
+    if isinstance(given, Cut):
+        return given.to_json()
+    if is_cut_json(given):
+        return json.dumps(given)
     if not isinstance(given, Mapping):
         raise InvalidError("a cut is what pks.cut or cut() of a table returns; pass it unchanged", found=repr(given))
     link = planning_link(Options({"url": url, "table": table} | dict(options)))
     info = link.retry.run(lambda: link.node.table(table))
-    return StreamPosition.of(info.table_id, given, None).encode()
+    return write_cut(link.database, info.table_id, given)

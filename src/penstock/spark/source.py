@@ -49,7 +49,7 @@ class PenstockDataSource(DataSource):
         if source is ScanSource.LOG:
             from penstock.spark.read_options import check_read_options  # noqa: PLC0415 - as below
 
-            check_read_options(self._checked, info)
+            check_read_options(self._checked, link, info)
         return spark_schema(offered(info, source, self._checked.names("columns")))
 
     def reader(self, schema: StructType) -> DataSourceReader:

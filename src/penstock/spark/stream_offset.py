@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from penstock.client.link import Link
+from penstock.client.place import check_database
 from penstock.errors import ConflictError, InvalidError
 from penstock.model.bucket import TableBucket
 from penstock.model.table import TableInfo
 
-VERSION: Final = 2
-OLD_VERSION: Final = 1
-"""Without `births`: of a table that is not partitioned, or made before they were told."""
+VERSION: Final = 3
+VERSION_WITHOUT_BIRTHS: Final = 1
+VERSION_WITHOUT_DATABASE: Final = 2
 Positions = Mapping[TableBucket, int]
 
 
@@ -51,10 +53,11 @@ class StreamOffset:
         """Tell whether every row at the cut was read."""
         return self.cut is not None and all(self.next[bucket] >= x for bucket, x in self.cut.items())
 
-    def to_json(self, info: TableInfo) -> dict[str, Any]:
+    def to_json(self, database: str, info: TableInfo) -> dict[str, Any]:
         """Return the offset as Spark keeps it."""
         facts: dict[str, Any] = {
-            "version": OLD_VERSION if self.births is None else VERSION,
+            "version": VERSION,
+            "database": database,
             "table": info.path,
             "table_id": info.table_id,
             "bucket_count": info.buckets,
@@ -73,15 +76,26 @@ class StreamOffset:
         return facts
 
     @classmethod
-    def from_json(cls, facts: Mapping[str, Any], info: TableInfo) -> StreamOffset:
+    def from_json(cls, facts: Mapping[str, Any], link: Link, info: TableInfo) -> StreamOffset:
         """Return the offset that Spark kept.
 
         Raises:
             ConflictError: the table was dropped and created again since, or is another.
-            InvalidError: it is no offset of this kind of stream.
+            InvalidError: it is no offset of this kind of stream, or of another database.
         """
+        stands = cls._read(facts, link, info)
+        # None in a checkpoint of before databases had ids.
+        database = facts.get("database")
+        reached = {**(stands.cut or {}), **stands.next}
+        check_database(
+            link, "checkpoint", database=database, table_id=info.table_id, offsets=reached, births=stands.births
+        )
+        return stands
+
+    @classmethod
+    def _read(cls, facts: Mapping[str, Any], link: Link, info: TableInfo) -> StreamOffset:
         try:
-            if facts["version"] not in (OLD_VERSION, VERSION):
+            if facts["version"] not in (VERSION_WITHOUT_BIRTHS, VERSION_WITHOUT_DATABASE, VERSION):
                 raise InvalidError("the checkpoint is of another version; upgrade", version=facts["version"])
             if (facts["table_id"], facts["bucket_count"]) != (info.table_id, info.buckets):
                 same = facts["table"] == info.path

@@ -60,7 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offset of a stream that has read nothing."""
-        return StreamOffset(Phase.INITIAL, {}).to_json(self._request.info)
+        return StreamOffset(Phase.INITIAL, {}).to_json(self._database, self._request.info)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit that the user set."""
@@ -72,14 +72,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the end of every bucket, by which Spark shows how far the query is behind."""
-        return StreamOffset(Phase.LOG, self._plan.ends()).to_json(self._request.info)
+        return StreamOffset(Phase.LOG, self._plan.ends()).to_json(self._database, self._request.info)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where the next micro-batch ends: the start itself if there is nothing to read."""
         stands = self._parse(start)
         rows = self._limit.rows(limit, link_for(self._request.options), self._request.info.table_id)
         reached = self._plan.reach(stands, rows, self._target)
-        return start if reached is stands else reached.to_json(self._request.info)
+        return start if reached is stands else reached.to_json(self._database, self._request.info)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return a task for each bucket that has something between two offsets."""
@@ -126,13 +126,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.__dict__ | {"_made_plan": None}
 
     @property
+    def _database(self) -> str:
+        database = self._request.options.database
+        assert database is not None, "a request is made for a database"
+        return database
+
+    @property
     def _plan(self) -> StreamPlan:
         if self._made_plan is None:
             self._made_plan = StreamPlan(self._request, fails_on_loss=self._fails_on_loss)
         return self._made_plan
 
     def _parse(self, offset: Mapping[str, Any]) -> StreamOffset:
-        return StreamOffset.from_json(offset, self._request.info)
+        return StreamOffset.from_json(offset, link_for(self._request.options), self._request.info)
 
 
 class RefusedStream(DataSourceStreamReader):

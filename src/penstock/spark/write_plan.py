@@ -96,7 +96,7 @@ def plan_write(options: Options, link: Link, data: StructType) -> WritePlan:
     columns = None if wanted is None else _named(info, wanted)
     sent = _sent(info, data.names, operation, columns)
     _check_types(info, data, sent)
-    return WritePlan(options, info, operation, columns, mode, sent)
+    return WritePlan(options.pinned(link.database), info, operation, columns, mode, sent)
 
 
 def order_word(word: str, names: Iterable[str]) -> tuple[str, str]:

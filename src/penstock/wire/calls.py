@@ -37,6 +37,13 @@ from penstock.wire.records import (
     WRITE_RESULT,
 )
 
+DATABASE_ID: Final = Call("database_id", TEXT)
+CHECK_ORIGIN: Final = Call(
+    "check_origin",
+    NOTHING,
+    {"database": TEXT, "table_id": INT, "offsets": OFFSET_BY_BUCKET, "births": maybe(INT)},
+)
+
 CREATE_DATABASE: Final = Call("create_database", NOTHING, {"name": TEXT, "if_not_exists": BOOL}, once=True)
 LIST_DATABASES: Final = Call("list_databases", listed(TEXT))
 DROP_DATABASE: Final = Call("drop_database", NOTHING, {"name": TEXT, "cascade": BOOL, "if_exists": BOOL}, once=True)
@@ -79,7 +86,7 @@ OPEN_SCANNER: Final = Call("open_scanner", PAGE, {"call": OPEN_SCAN})
 OPEN_SCANNERS: Final = Call("open_scanners", listed(PAGE), {"calls": tupled(OPEN_SCAN)})
 NEXT_PAGE: Final = Call("next_page", PAGE, {"scanner_id": TEXT, "call_seq_id": INT})
 CLOSE_SCANNER: Final = Call("close_scanner", NOTHING, {"scanner_id": TEXT})
-RESUME_SCANNER: Final = Call("resume_scanner", PAGE, {"token": BYTES})
+READ_TOKEN: Final = Call("read_token", OPEN_SCAN, {"token": BYTES})
 LIST_SCANNERS: Final = Call("list_scanners", listed(SCANNER_INFO))
 KILL_SCANNER: Final = Call("kill_scanner", NOTHING, {"scanner_id": TEXT}, once=True)
 

@@ -28,7 +28,7 @@ from penstock.wire.body import Body
 PROTOCOL_VERSION: Final = 3
 MAGIC: Final = b"PS"
 CALL_STREAM: Final = b"penstock.calls"
-"""The descriptor of a stream that carries frames."""
+"""The descriptor of a stream that carries frames; after a slash the id of the database that is meant may follow."""
 
 FRAME_BYTES_MAX: Final = 1 << 30
 """No frame that travels at once is larger, whoever sends it; servers set a lower limit for requests."""
@@ -97,6 +97,11 @@ class Draft:
                 body.write_to(sink)
                 position = _aligned(position) + body.size
         return frame
+
+
+def call_stream(database: str | None) -> bytes:
+    """Return the descriptor of a stream of calls to a database, None for whichever there is."""
+    return CALL_STREAM if database is None else CALL_STREAM + b"/" + database.encode()
 
 
 def encode_frame(kind: FrameKind, header: dict[str, Any], batches: Sequence[pa.RecordBatch] = ()) -> pa.Buffer:

@@ -18,6 +18,7 @@ from tests.unit.client.fake_leases import FakeLeases
 from tests.unit.client.fake_owners import FakeOwners
 
 from penstock.errors import (
+    InvalidError,
     InvalidScanRequestError,
     OffsetOutOfRangeError,
     PartitionNotFoundError,
@@ -367,8 +368,16 @@ class FakeNode(FakeLeases, FakeOwners):
         self.calls.append("close_scanner")
         self.sessions.pop(scanner_id, None)
 
-    def resume_scanner(self, token: bytes) -> Page:
+    def read_token(self, token: bytes) -> OpenScan:
         raise NotImplementedError
+
+    def database_id(self) -> str:
+        return "f" * 32
+
+    def check_origin(
+        self, database: str, table_id: int, offsets: Mapping[TableBucket, int], births: int | None = None
+    ) -> None:
+        raise InvalidError("it is of another database; connect to that one, or start anew with this one")
 
     def list_scanners(self) -> list[ScannerInfo]:
         return []

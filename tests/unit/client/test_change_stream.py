@@ -337,7 +337,7 @@ def test_requests_that_are_wrong_are_refused(table: Table, options: dict[str, An
 
 def test_a_position_of_another_table_is_refused(table: Table, make_table: MakeTable) -> None:
     other = make_table()
-    with pytest.raises(InvalidError, match=r"the position is of another table .* table_id=2 found=1"):
+    with pytest.raises(InvalidError, match=r"the position is of another table, .* table_id=2 found=1"):
         other.changes(start=table.changes().position)
 
 

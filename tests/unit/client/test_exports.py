@@ -9,6 +9,7 @@ EXPORTS = [
     *("AggFunction", "ChangeStream", "Connection", "EARLIEST", "LATEST", "MergeEngine", "Offsets", "PageScanner"),
     *("PenstockError", "Scan", "ScanBuilder", "ScanSource", "Schema", "Table", "TableBucket", "TableInfo"),
     *(
+        "Cut",
         "Lease",
         "Owner",
         "OwnerInfo",

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 from tests.unit.client.fake_node import FakeNode
 
-from penstock.client.lease import Lease, TableCut, acquire
+from penstock.client.cut import Cut
+from penstock.client.lease import Lease, acquire
 from penstock.client.link import Link
 from penstock.client.table import Table
 from penstock.errors import InvalidError, LeaseNotFoundError
@@ -23,7 +24,8 @@ BUCKET = TableBucket("shop.orders", None, 0)
 def test_what_is_leased_may_be_numbers_snapshots_cuts_and_lists(link: Link) -> None:
     taken = {BUCKET._replace(bucket=1): Snapshot(4, BUCKET._replace(bucket=1), 9, 0, 0)}
 
-    lease = acquire(link, "job", [{BUCKET: 3}, taken, TableCut(5, {BUCKET._replace(bucket=2): 8})], duration="1min")
+    cut = Cut({BUCKET._replace(bucket=2): 8}, database=link.database, table_id=5)
+    lease = acquire(link, "job", [{BUCKET: 3}, taken, cut], duration="1min")
 
     assert {b.bucket: (s.id, s.offset) for b, s in lease.snapshots.items()} == {0: (3, 7), 1: (4, 7), 2: (None, 8)}
     assert lease.id == "job"

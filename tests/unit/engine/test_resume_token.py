@@ -24,7 +24,15 @@ TOKEN = ResumeToken(
 )
 
 
-@pytest.mark.parametrize("token", [TOKEN, replace(TOKEN, limit=None, columns=(), filter=b"", next_offset=0)])
+@pytest.mark.parametrize(
+    "token",
+    [
+        TOKEN,
+        replace(TOKEN, limit=None, columns=(), filter=b"", next_offset=0),
+        replace(TOKEN, database="0f" * 16),
+        replace(TOKEN, database="0f" * 16, end=40),
+    ],
+)
 def test_token_reads_back_as_it_was(token: ResumeToken) -> None:
     assert ResumeToken.decode(token.encode()) == token
 
@@ -38,6 +46,13 @@ def test_bytes_of_version_1_are_read_for_ever() -> None:
 
     assert ResumeToken.decode(written) == TOKEN
     assert TOKEN.encode() == written
+
+
+def test_bytes_of_version_3_name_the_database() -> None:
+    token = replace(TOKEN, database="0f" * 16)
+
+    assert token.encode()[4:6] == b"\x03\x00"
+    assert token.encode()[10:] == TOKEN.encode()[10:] + b"\xff" * 8 + b"\x0f" * 16
 
 
 def test_every_flipped_bit_is_found() -> None:
@@ -85,9 +100,9 @@ def test_numbers_out_of_range_are_refused(wrong: ResumeToken) -> None:
 
 def test_token_of_a_later_version_says_so() -> None:
     token = bytearray(TOKEN.encode())
-    token[4] = 3
+    token[4] = 4
 
-    with pytest.raises(InvalidError, match="version 3"):
+    with pytest.raises(InvalidError, match="version 4"):
         ResumeToken.decode(bytes(token))
 
 

@@ -588,7 +588,7 @@ def test_resume_token_goes_on_with_the_same_snapshot_after_step_down_and_take_up
     node.table.take_up(bucket_id)
     write(node.table, [{"id": i, "city": "later", "amount": 0.0} for i in range(100)])
 
-    resumed = node.scanners.resume(page.resume_token)
+    resumed = node.scanners.open(node.scanners.read_token(page.resume_token))
 
     assert resumed.log_offset == page.log_offset
     expected = [{"id": row["id"], "city": row["city"]} for row in ROWS[6:]]
@@ -600,9 +600,9 @@ def test_resume_token_goes_on_after_the_session_is_lost_and_on_another_node(node
     node.scanners.close_all()
     other = Scanners(node.rig.table, node.settings, node.clock, Metrics(), node.cuts)
 
-    pages = [other.resume(page.resume_token)]
+    pages = [other.open(other.read_token(page.resume_token))]
     while pages[-1].has_more:
-        pages.append(other.resume(pages[-1].resume_token))
+        pages.append(other.open(other.read_token(pages[-1].resume_token)))
 
     assert [row for part in [page, *pages] for row in part.batch.to_pylist()] == ROWS[:60]
 
@@ -610,7 +610,7 @@ def test_resume_token_goes_on_after_the_session_is_lost_and_on_another_node(node
 def test_resuming_after_the_last_page_gives_nothing_more(node: Node) -> None:
     last = node.rest(node.open())[-1]
 
-    page = node.scanners.resume(last.resume_token)
+    page = node.scanners.open(node.scanners.read_token(last.resume_token))
 
     assert (page.scanner_id, page.batch.num_rows, page.has_more) == (None, 0, False)
 
@@ -622,7 +622,7 @@ def test_resuming_below_the_base_says_so(node: Node) -> None:
     node.rig.compact(node.table, 200)
 
     with pytest.raises(OffsetOutOfRangeError, match="below the base"):
-        node.scanners.resume(page.resume_token)
+        node.scanners.open(node.scanners.read_token(page.resume_token))
 
 
 @pytest.mark.parametrize("change", ["table", "schema", "column", "bucket"])
@@ -636,7 +636,7 @@ def test_token_of_another_node_is_refused(node: Node, change: str) -> None:
     }[change]
 
     with pytest.raises(TableNotFoundError if change == "table" else InvalidError):
-        node.scanners.resume(foreign.encode())
+        node.scanners.open(node.scanners.read_token(foreign.encode()))
 
 
 def test_token_of_a_dropped_partition_is_refused(rig: LiveTableRig) -> None:
@@ -649,7 +649,7 @@ def test_token_of_a_dropped_partition_is_refused(rig: LiveTableRig) -> None:
     table.drop_partition({"day": "mon"})
 
     with pytest.raises(PartitionNotFoundError):
-        node.scanners.resume(page.resume_token)
+        node.scanners.open(node.scanners.read_token(page.resume_token))
 
 
 def test_pin_keeps_compaction_below_x_and_frees_it_when_the_session_goes(node: Node) -> None:
@@ -750,7 +750,10 @@ def test_scan_of_a_range_gives_the_rows_of_its_offsets_only_and_resumes_within_i
     assert [row for page in first for row in page.batch.to_pylist()] == ROWS[:37]
     assert rest == ROWS[37:]
     assert first[-1].next_offset == 37
-    assert node.rows(node.scanners.resume(first[0].resume_token)) == ROWS[first[0].next_offset : 37]
+    assert (
+        node.rows(node.scanners.open(node.scanners.read_token(first[0].resume_token)))
+        == ROWS[first[0].next_offset : 37]
+    )
 
 
 def test_scan_opened_with_a_pin_has_a_cut_that_outlives_its_session(node: Node) -> None:

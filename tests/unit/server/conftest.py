@@ -48,6 +48,9 @@ class ListNode:
         self.hold = threading.Event()
         self.hold.set()
 
+    def database_id(self) -> str:
+        return "0f" * 16
+
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         if name in self.databases and not if_not_exists:
             raise AlreadyExistsError("the database exists", database=name)

@@ -202,7 +202,7 @@ def test_checkpoint_of_another_table_is_refused_by_its_name(url: str, connection
     stream.step()
 
     with pytest.raises(ConflictError, match=r"that of a query over default\.t;"):
-        StreamOffset.from_json(stream.stands, connection.table("other").info)
+        StreamOffset.from_json(stream.stands, connection._link, connection.table("other").info)
 
 
 def test_columns_added_later_stay_out_of_a_running_stream(url: str, connection: penstock.Connection) -> None:
@@ -435,12 +435,12 @@ def test_offsets_come_back_as_they_were_and_others_are_refused(url: str, connect
     stream = Stream(url, max_rows_per_trigger=20)
     stream.step()
 
-    stored = StreamOffset.from_json(stream.stands, table.info)
+    stored = StreamOffset.from_json(stream.stands, connection._link, table.info)
 
-    assert stored.to_json(table.info) == stream.stands
-    for damage in ({"next": {"x": 1}}, {"phase": "later"}, {"next": {"0": -1}}, {"version": 3}, {"table_id": None}):
+    assert stored.to_json(connection._link.database, table.info) == stream.stands
+    for damage in ({"next": {"x": 1}}, {"phase": "later"}, {"next": {"0": -1}}, {"version": 4}, {"table_id": None}):
         with pytest.raises((InvalidError, ConflictError)):
-            StreamOffset.from_json(stream.stands | damage, table.info)
+            StreamOffset.from_json(stream.stands | damage, connection._link, table.info)
 
 
 def test_a_bucket_that_is_not_led_just_now_keeps_its_place(
