@@ -11,6 +11,7 @@ import pytest
 
 import penstock
 from penstock import errors
+from penstock.engine.settings import Settings
 from penstock.testing.fault_gate import Operation
 from penstock.testing.faulty_node import FaultyNode, faulty_node, without_patience
 
@@ -174,3 +175,44 @@ def test_other_writers_are_served_while_one_bucket_is_down(node: FaultyNode, tab
 
     assert len(refused) == 1
     assert values(other) == dict.fromkeys(range(ROWS), 19)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("served", [False, True])
+def test_write_is_told_as_written_although_its_rows_cannot_be_moved_to_a_file(served: bool, error: int) -> None:
+    with faulty_node(served=served, settings=Settings(segment_bytes=4096)) as node:
+        without_patience(node.connection)
+        columns = "id BIGINT, v BIGINT SUM, PRIMARY KEY (id)"
+        sums = node.connection.create_table("sums", columns, merge_engine="aggregate")
+        node.disk.fail_when(lambda operation: operation.kind == "create" and "/data-" in operation.path, error)
+        told = 0
+        refused = errors.DiskFullError if error == errno.ENOSPC else errors.UnavailableError
+
+        with pytest.raises(refused, match=r"bucket=default\.sums#0"):  # noqa: PT012
+            for _ in range(120):
+                sums.upsert({"id": 1, "v": 1})
+                told += 1
+
+        assert sums.get(id=1) == {"id": 1, "v": told}
+        assert 10 < told < 120
+        assert node.engine.stats(sums.info.table_id).background["seals_failed"] > 0
+        node.disk.clear_faults()
+        node.engine.maintenance.run()
+        sums.upsert({"id": 1, "v": 1})
+        assert sums.get(id=1) == {"id": 1, "v": told + 1}
+
+
+def test_bucket_that_cannot_be_sealed_keeps_no_other_from_it(node: FaultyNode) -> None:
+    tables = [node.connection.create_table(name, "id BIGINT, v BIGINT, PRIMARY KEY (id)") for name in "ab"]
+    failing = f"tables/{tables[0].info.table_id}/"
+    node.disk.fail_when(lambda o: o.kind == "create" and "/data-" in o.path and o.path.startswith(failing), errno.EIO)
+    for table in tables:
+        table.upsert(rows(1))
+        live = node.engine._tables.get(table.info.table_id)
+        for tablet in live.committer.tablets.values():
+            live.committer.run(tablet.roll)
+
+    with pytest.raises(OSError, match="data-"):
+        node.engine.maintenance.run()
+
+    assert [node.engine.stats(table.info.table_id).background.get("seals", 0) for table in tables] == [0, 1]

@@ -10,7 +10,6 @@ groups. It has a thread of its own, so that an interrupted caller never leaves h
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Callable, Mapping
 from itertools import groupby
@@ -18,11 +17,12 @@ from typing import Any, Protocol, TypeVar
 
 from penstock.codec.group_mark import GroupMark, encode_members
 from penstock.engine.answer import Answer
+from penstock.engine.refusal import refusal
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
 from penstock.engine.write_group import QueuedWrite, WriteGroup
 from penstock.engine.write_queue import WriteQueue
-from penstock.errors import BucketFailedError, DiskFullError, InternalError, PenstockError, UnavailableError
+from penstock.errors import BucketFailedError, InternalError, PenstockError, UnavailableError
 from penstock.model.bucket import BucketId
 from penstock.model.calls import WriteCall
 from penstock.runtime.clock import Clock
@@ -296,10 +296,10 @@ class Committer:
             errors = self._syncs.run_all([tablet.sync for tablet in touched])
         except (OSError, BucketFailedError) as error:
             self._take_back(touched)
-            refusal = _refusal(error, failing)
+            refused = refusal(error, failing) if isinstance(error, OSError) else error
             for call in group.accepted:
                 doubt = _taken_back(call, {failing: error}, in_doubt=True) if self._doubt else None
-                call.done.set_exception(doubt or refusal)
+                call.done.set_exception(doubt or refused)
             return False
         except BaseException:
             self._take_back(touched)
@@ -345,17 +345,6 @@ class Committer:
             self._tablets[bucket].view = view
         self.view = {bucket: tablet.view for bucket, tablet in self._tablets.items()}
         self.published.notify_all()
-
-
-def _refusal(error: OSError | BucketFailedError, bucket: BucketId) -> PenstockError:
-    if isinstance(error, BucketFailedError):
-        return error
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        refused: PenstockError = DiskFullError("no space left; free some and write again", bucket=bucket)
-    else:
-        refused = UnavailableError("disk refused the write; nothing was written", bucket=bucket, error=str(error))
-    refused.__cause__ = error
-    return refused
 
 
 def _taken_back(call: QueuedWrite, failed: Mapping[BucketId, BaseException], *, in_doubt: bool) -> PenstockError:

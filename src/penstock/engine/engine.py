@@ -26,6 +26,7 @@ from penstock.engine.live_table import merge_rule
 from penstock.engine.lookups import lookup, prefix_lookup
 from penstock.engine.maintenance import Maintenance
 from penstock.engine.metadata import MetadataStore
+from penstock.engine.named_buckets import naming
 from penstock.engine.named_cuts import NamedCuts
 from penstock.engine.node_owners import NodeOwners
 from penstock.engine.open_tables import OpenTables
@@ -230,6 +231,8 @@ class Engine(LeaseCalls, OwnerCalls):
         self.settings.check_write(call)
         table = self._table(call.table_id)
         self._check_owner(call.owner)
+        with naming(table.name):
+            self.maintenance.check_relieved(table)
         result = table.write(call)
         for bucket in result.offsets:
             # What was written is told as written, also if its partition is dropped right after.

@@ -6,6 +6,7 @@ once. Readers never wait for it; writers wait only when sealing cannot keep up w
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -16,15 +17,18 @@ from weakref import WeakValueDictionary
 from penstock.engine.catalog import Catalog
 from penstock.engine.live_table import LiveTable
 from penstock.engine.open_tables import OpenTables
+from penstock.engine.refusal import refusal
 from penstock.engine.retention import is_worth, retention_target
 from penstock.engine.settings import Settings
-from penstock.errors import BucketFailedError, ClosedError, NotFoundError
+from penstock.errors import BucketFailedError, ClosedError, NotFoundError, PenstockError
 from penstock.model.bucket import BucketId
 from penstock.runtime.clock import Clock
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
 from penstock.tablet.sealing import seal
 from penstock.tablet.tablet import Tablet
+
+_log = logging.getLogger("penstock")
 
 UNSEALED_SEGMENTS_MAX = 3
 TAIL_BYTES_MAX = 512 << 20
@@ -68,6 +72,8 @@ class Maintenance:
         self._lock = threading.Lock()
         self._turns: WeakValueDictionary[BucketId, _Turn] = WeakValueDictionary()
         self._done: dict[int, _Done] = {}
+        self._unrelieved: dict[int, dict[BucketId, Exception]] = {}
+        """Of each table the buckets that could not be sealed for a writer, and why."""
 
     @contextmanager
     def attending(self, bucket: BucketId) -> Iterator[None]:
@@ -80,11 +86,20 @@ class Maintenance:
             yield
 
     def run(self) -> None:
-        """Do what is due everywhere."""
+        """Do what is due everywhere.
+
+        Raises:
+            OSError, PenstockError: what failed first; the other buckets were attended to.
+        """
         self._expire_partitions()
-        self._relieve_memory()
+        refused = self._relieve_memory()
         for table, tablet in self._tables.tablets():
-            self._attend(table, tablet)
+            try:
+                self._attend(table, tablet)
+            except (OSError, PenstockError) as error:
+                refused.append(error)
+        if refused:
+            raise refused[0]
 
     def sync_logs(self) -> None:
         """Make every log durable: beside other work, which may take longer than the interval."""
@@ -95,11 +110,39 @@ class Maintenance:
                     table.committer.run(tablet.sync_log)
 
     def relieve(self, tablet: Tablet, table: LiveTable) -> None:
-        """Seal for a writer that is ahead of the background: it waits, memory stays bounded."""
-        if len(tablet.state.closed) > UNSEALED_SEGMENTS_MAX:
+        """Seal for a writer that is ahead of the background: it waits, memory stays bounded.
+
+        What it wrote is written: that sealing failed is told to the next one, by `check_relieved`.
+        """
+        if len(tablet.state.closed) <= UNSEALED_SEGMENTS_MAX:
+            return
+        try:
             with self.attending(tablet.bucket):
                 if len(tablet.state.closed) > UNSEALED_SEGMENTS_MAX:
                     self._seal(table, tablet)
+        except (OSError, PenstockError) as error:
+            _log.warning("rows stay in memory, they could not be sealed bucket=%s reason=%s", tablet.bucket, error)
+            self._count(table.info.table_id, seals_failed=1)
+            with self._lock:
+                self._unrelieved.setdefault(table.info.table_id, {})[tablet.bucket] = error
+
+    def check_relieved(self, table: LiveTable) -> None:
+        """Let no write in while a bucket of its table has more unsealed rows than it may; the background tries again.
+
+        Raises:
+            DiskFullError, UnavailableError: as the disk refused to take them.
+        """
+        unrelieved = self._unrelieved.get(table.info.table_id)
+        if not unrelieved:
+            return
+        with self._lock:
+            for bucket, error in list(unrelieved.items()):
+                tablet = table.committer.tablets.get(bucket)
+                # One that failed refuses writes by itself.
+                full = tablet is not None and len(tablet.state.closed) > UNSEALED_SEGMENTS_MAX
+                if full and isinstance(error, OSError):
+                    raise refusal(error, bucket)
+                del unrelieved[bucket]
 
     def compact_now(self, table: LiveTable, *, everything: bool = False) -> None:
         """Compact a table as far as retention and pins allow, or, for `everything`, as far as pins allow."""
@@ -189,16 +232,23 @@ class Maintenance:
         if compact(tablet, reachable):
             self._count(table.info.table_id, compactions=1)
 
-    def _relieve_memory(self) -> None:
-        """Seal the largest tails early when all tails together are too large."""
+    def _relieve_memory(self) -> list[Exception]:
+        """Seal the largest tails early when all tails together are too large; return what the disk refused."""
         tablets = sorted(self._tables.tablets(), key=lambda pair: pair[1].tail_bytes, reverse=True)
         total = sum(tablet.tail_bytes for _, tablet in tablets)
+        refused: list[Exception] = []
         for table, tablet in tablets:
             if total <= TAIL_BYTES_MAX:
-                return
+                break
             total -= tablet.tail_bytes
-            with self.attending(tablet.bucket):
-                self._seal(table, tablet, active_too=True)
+            try:
+                with self.attending(tablet.bucket):
+                    self._seal(table, tablet, active_too=True)
+            except OSError as error:
+                refused.append(error)
+            except (ClosedError, NotFoundError, BucketFailedError):
+                continue  # closed, dropped or failed meanwhile: its state says so to whoever asks
+        return refused
 
     def _expire_partitions(self) -> None:
         now = self._clock.wall_ms()
