@@ -245,6 +245,22 @@ def test_a_table_created_anew_under_a_checkpoint_is_noticed(job: Job) -> None:
     assert sums_in(table) == {}
 
 
+def test_a_table_that_was_restored_from_before_some_micro_batches_is_noticed(job: Job) -> None:
+    table = job.connection.create_table(job.path, SUMS, buckets=2)
+    job.run()
+    query = job.owner().owner
+    job.connection.drop_owner(query, job.path)
+    with table.acquire_owner(query, incarnation=query) as older:
+        older.begin(FILES - 2)
+        older.commit(FILES - 2)
+    add_file(job.files, FILES)
+
+    with pytest.raises(PySparkException, match=f"restored from before them.* batch={FILES} committed={FILES - 2}"):
+        job.run()
+
+    assert sums_in(table) == expected()
+
+
 def test_a_stateful_query_goes_on_after_a_crash_behind_our_commit(job: Job) -> None:
     table = job.connection.create_table(job.path, "k BIGINT, total BIGINT, n BIGINT, PRIMARY KEY (k)", buckets=2)
 

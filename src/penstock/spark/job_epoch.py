@@ -92,8 +92,10 @@ def _holder(query_name: str | None) -> str:
     return process if query_name is None else f"{query_name} at {process}"
 
 
-def acquire_for_query(link: Link, plan: WritePlan, query: str, batch: int) -> OwnerGrant:
+def acquire_for_query(link: Link, plan: WritePlan, query: str, batch: int, *, writes_each: bool = False) -> OwnerGrant:
     """Make a streaming query the owner of what it writes, under the name that its options give or its own id.
+
+    With `writes_each` every micro-batch of the query is committed here, also one without rows.
 
     Raises:
         ConflictError: the owner's name belongs to another query, or the table has not seen the micro-batches before.
@@ -107,6 +109,15 @@ def acquire_for_query(link: Link, plan: WritePlan, query: str, batch: int) -> Ow
             "dropped; start the query with a fresh checkpoint",
             table=plan.info.path,
             batch=batch,
+        )
+    if writes_each and batch > grant.committed_epoch + 1:
+        release(link, grant.token)
+        raise ConflictError(
+            "the table lacks micro-batches that the checkpoint says are done: it was restored from before them; "
+            "start the query with a fresh checkpoint from where the table is",
+            table=plan.info.path,
+            batch=batch,
+            committed=grant.committed_epoch,
         )
     return grant
 

@@ -140,7 +140,7 @@ class StreamSink:
         plan = plan_write(self._options, link, df.schema)
         staged = _visibility(self._options, plan) == COMMIT
         query = query_id(df, self._options.get("checkpoint"))
-        grant = job_epoch.acquire_for_query(link, plan, query, batch_id)
+        grant = job_epoch.acquire_for_query(link, plan, query, batch_id, writes_each=self._lasting)
         if grant.open_epoch is not None:
             # What a driver left that died: `begin` would undo it too, and not say how much it was.
             note_undone(query, job_epoch.undo(link, grant.token))
