@@ -47,7 +47,7 @@ class OpenTables:
         self._grace = grace
         self._clock = clock
         self._holds = holds
-        self._syncs = SyncPool()
+        self.syncs = SyncPool()
         self._lock = threading.RLock()
         self._removing = threading.RLock()
         self._tables: dict[int, LiveTable] = {}
@@ -229,7 +229,7 @@ class OpenTables:
             tables = [*self._tables.values(), *self._dropping.values()]
         for table in tables:
             table.close(ClosedError("the node is closed"))
-        self._syncs.close()
+        self.syncs.close()
 
     def _remove_table(self, table_id: int) -> None:
         with self._lock:
@@ -244,7 +244,7 @@ class OpenTables:
 
     def _open(self, info: TableInfo) -> LiveTable:
         opened = partial(self._open_tablets, self.committed_offsets(info.table_id))
-        return LiveTable(info, self._catalog, opened, terms=self._terms, clock=self._clock, syncs=self._syncs)
+        return LiveTable(info, self._catalog, opened, terms=self._terms, clock=self._clock, syncs=self.syncs)
 
     def _open_tablets(
         self,

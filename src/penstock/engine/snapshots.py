@@ -38,6 +38,7 @@ from penstock.tablet.tablet import Tablet
 
 _log = logging.getLogger("penstock")
 PIN: Final = "snapshotting"
+AT_ONCE_MAX: Final = 64
 
 
 class Snapshots:
@@ -154,16 +155,17 @@ class Snapshots:
     def _take_at(
         self, table: LiveTable, offsets: Mapping[BucketId, int]
     ) -> tuple[dict[BucketId, SnapshotFile], PenstockError | None]:
-        """Snapshot buckets at a cut that is pinned, one after the other; return them, and why one was not."""
+        """Snapshot buckets at a cut that is pinned; return them, and why one was not."""
         taken: dict[BucketId, SnapshotFile] = {}
-        refused: PenstockError | None = None
+        refused: list[PenstockError] = []
         described = table.info.to_json()
         # Once after the cut is enough for all: the base of a bucket passes no snapshot, and so not its index.
         flush = cache(partial(self._flush_index, offsets.keys()))
-        for bucket, offset in offsets.items():
+
+        def take(bucket: BucketId, offset: int) -> None:
             tablet = table.committer.tablets.get(bucket)
             if tablet is None:
-                continue
+                return
             try:
                 # Nobody waits for what is done to another bucket, neither here nor in the background.
                 with self._maintenance.attending(bucket):
@@ -180,8 +182,20 @@ class Snapshots:
                 if table.committer.tablets.get(bucket) is tablet:
                     if not isinstance(error, OSError | BucketFailedError):
                         raise
-                    refused = refused or _refusal(error, table.name(bucket))
-        return taken, refused
+                    refused.append(_refusal(error, table.name(bucket)))
+
+        empty = {bucket: at for bucket, at in offsets.items() if at == bucket.first_offset(at)}
+        for bucket, offset in offsets.items():
+            if bucket not in empty:
+                take(bucket, offset)
+        # Of a bucket that was never written there is a small file to sync, and nothing else to do. Some at a time,
+        # for the writers of the node sync by the same threads.
+        steps = [partial(take, *item) for item in empty.items()]
+        for start in range(0, len(steps), AT_ONCE_MAX):
+            for failure in self._tables.syncs.run_all(steps[start : start + AT_ONCE_MAX]):
+                if failure is not None:
+                    raise failure
+        return taken, refused[0] if refused else None
 
 
 def _pin_cut(table: LiveTable, buckets: Collection[BucketId]) -> dict[BucketId, int]:

@@ -238,12 +238,14 @@ class LocalDisk:
         leaf = Path(absolute)
         chain = [path for path in (leaf, *leaf.parents) if path.is_relative_to(self._root) or not path.exists()]
         for path in reversed(chain):
+            if str(path) in self._durable_directories and path.is_dir():
+                continue
             with contextlib.suppress(FileExistsError):
                 path.mkdir(DIRECTORY_MODE)
             if not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
             self._sync_made(path)
-        self._durable_directories.add(absolute)
+            self._durable_directories.add(str(path))
 
     def _sync_made(self, path: Path) -> None:
         try:
