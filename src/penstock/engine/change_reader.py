@@ -22,6 +22,7 @@ from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import ChangePage, Images, Offsets, PullChanges
 from penstock.model.log_state import dropped_unread
 from penstock.runtime.clock import Clock
+from penstock.tablet.tablet import Tablet
 from penstock.tablet.view import TabletView
 
 WAIT_MS_MAX: Final = 60_000
@@ -61,7 +62,8 @@ class ChangeReader:
             bucket = self._find(table, name, position[0]) if held is None else held[name]
             if bucket is not None:
                 positions[bucket] = position
-        if call.reader_id is not None:
+        # Who holds them needs no other pin.
+        if call.reader_id is not None and held is None:
             starts = {bucket: start for bucket, (start, _) in positions.items()}
             try:
                 self._pins.stand(table, call.reader_id, starts, call.births)
@@ -177,7 +179,8 @@ def _available(table: LiveTable, view: TableView, positions: Positions) -> dict[
     found = {}
     for bucket, (start, end) in positions.items():
         tablet_view = _view(table, view, bucket)
-        if start < tablet_view.base:
+        # Who stood there before a truncation may go on; nobody else can stand there.
+        if start < tablet_view.base and not _is_pinned(table.tablet(bucket), start):
             raise _below_base(table.name(bucket), start, tablet_view.base)
         if start > tablet_view.visible:
             raise OffsetOutOfRangeError(
@@ -190,6 +193,11 @@ def _available(table: LiveTable, view: TableView, positions: Positions) -> dict[
         if start < stop:
             found[bucket] = stop - start
     return found
+
+
+def _is_pinned(tablet: Tablet | None, offset: int) -> bool:
+    """Tell whether what a bucket has from an offset on is held by somebody."""
+    return tablet is not None and tablet.kept_from <= offset and tablet.pins.floor() <= offset
 
 
 def _view(table: LiveTable, view: TableView, bucket: BucketId) -> TabletView:

@@ -74,14 +74,14 @@ class Holds:
         """Pin in a bucket that was just opened all that is held in it."""
         for holder, hold in self.of(tablet.bucket).items():
             try:
-                pin(tablet, holder, hold)
+                pin(tablet, holder, hold, least=tablet.kept_from)
             except OffsetOutOfRangeError as error:
                 _log.error("what a lease holds is gone holder=%s bucket=%s reason=%s", holder, tablet.bucket, error)
             except (SnapshotNotFoundError, CorruptionError, UnsupportedError) as error:
                 _log.error("a leased snapshot can be read through the node only holder=%s reason=%s", holder, error)
 
 
-def pin(tablet: Tablet, holder: str, hold: Hold) -> None:
+def pin(tablet: Tablet, holder: str, hold: Hold, *, least: int | None = None) -> None:
     """Pin in an open bucket what is held.
 
     Raises:
@@ -89,7 +89,7 @@ def pin(tablet: Tablet, holder: str, hold: Hold) -> None:
         SnapshotNotFoundError: the snapshot is gone; its offset is pinned nevertheless.
         CorruptionError, UnsupportedError: it cannot be read; its offset is pinned nevertheless.
     """
-    tablet.pins.pin(holder, hold.pin)
+    tablet.pins.pin(holder, hold.pin, least=least)
     if hold.snapshot_id:
         tablet.snapshots.hold(hold.snapshot_id, holder)
 

@@ -168,7 +168,8 @@ class LeaseDesk:
                     bucket=name,
                     offsets=[found[name].end, hold.offset],
                 )
-            base = min(view.base, hold.offset)
+            # A log may have been truncated since; the lease holds what it had.
+            base = min(view.base, hold.pin)
             if timestamp_ms is not None:
                 first = view.directory(base, hold.offset).first_offset_at(timestamp_ms)
                 base = hold.offset if first is None else max(base, first)

@@ -24,7 +24,7 @@ from penstock.errors import BucketFailedError, ClosedError, NotFoundError, Penst
 from penstock.model.bucket import BucketId
 from penstock.runtime.clock import Clock
 from penstock.tablet.checkpointing import checkpoint
-from penstock.tablet.compaction import compact
+from penstock.tablet.compaction import compact, truncate
 from penstock.tablet.sealing import seal
 from penstock.tablet.tablet import Tablet
 
@@ -152,6 +152,17 @@ class Maintenance:
                 self._checkpoint(table, tablet)
                 self._compact(table, tablet, tablet.view.visible if everything else None, prompt=True)
 
+    def truncate(self, table: LiveTable) -> int:
+        """Hide what a log table has from new readers and remove what nobody needs; return how many rows went."""
+        rows, view = 0, table.view
+        for tablet in [t for t in table.committer.tablets.values() if t.bucket in view]:
+            with self.attending(tablet.bucket):
+                self._seal(table, tablet, active_too=True)
+                self._checkpoint(table, tablet)
+                rows += truncate(tablet, view[tablet.bucket].visible)
+                self._compact(table, tablet, tablet.state.base, prompt=True)
+        return rows
+
     def free(self, table: LiveTable, tablet: Tablet) -> None:
         """Compact a bucket in which a pin went, as far as retention and the other pins allow."""
         with self.attending(tablet.bucket):
@@ -159,7 +170,7 @@ class Maintenance:
                 return
             target = retention_target(tablet, table.info.options, self._clock.wall_ms())
             reachable = min(target, tablet.pins.floor())
-            if reachable <= tablet.pins.base:
+            if reachable <= tablet.kept_from:
                 return
             try:
                 if tablet.state.checkpoint < reachable:

@@ -34,7 +34,8 @@ def _bucket_stats(name: TableBucket, tablet: Tablet) -> BucketStats:
         base=view.base,
         visible=view.visible,
         rows=view.rows,
-        live_rows=view.live_rows,
+        # Of a log what readers are shown: changes below the base may be there for who reads them.
+        live_rows=view.live_rows if tablet.schema.keyed else view.visible - view.base,
         bytes=sum(file_bytes(run) for run in runs) + tablet.tail_bytes,
         files=len(runs),
         tail_rows=tablet.tail_rows,

@@ -103,11 +103,30 @@ def compact(tablet: Tablet, target: int) -> bool:
     return done
 
 
+def truncate(tablet: Tablet, target: int) -> int:
+    """Move the base of a log table to `target`, whatever is pinned; return how many changes that hides.
+
+    What is pinned stays readable for its readers and goes with the last of them.
+
+    Raises:
+        OSError: as the disk gave it; the bucket is whole.
+    """
+    assert target <= tablet.state.checkpoint, "the base never passes the checkpoint"
+    before = tablet.state.base
+    base = tablet.pins.truncate(target)
+    if base > before:
+        tablet.exclusively(lambda: _publish_base(tablet, base))
+    return base - before
+
+
 def _compact(tablet: Tablet, target: int, written: list[str]) -> bool:
     base = tablet.pins.advance(min(target, tablet.state.checkpoint))
     advanced = base > tablet.state.base
     if advanced:
         tablet.exclusively(lambda: _publish_base(tablet, base))
+    if not tablet.schema.keyed:
+        # Readers of before a truncation may still stand below the base.
+        base = min(base, tablet.pins.floor())
     replacements = [_rewrite(tablet, group, base, written) for group in _groups(tablet, base)]
     if not replacements and tablet.state.complete_from == _complete_from(tablet, base):
         return advanced

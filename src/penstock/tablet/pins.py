@@ -26,14 +26,18 @@ class Pins:
         """Return the oldest offset at which a snapshot can be read."""
         return self._base
 
-    def pin(self, name: str, offset: int) -> None:
+    def pin(self, name: str, offset: int, *, least: int | None = None) -> None:
         """Hold the base at or below `offset`; the same name again moves the pin.
+
+        Below the base of a log that was truncated only who was there before may stand: a pin may move on there,
+        and one that is set again after a restart names by `least` what is there.
 
         Raises:
             OffsetOutOfRangeError: the base is beyond the offset already.
         """
         with self._lock:
-            if offset < self._base:
+            allowed = min(self._base, self._pins.get(name, self._base), self._base if least is None else least)
+            if offset < allowed:
                 raise OffsetOutOfRangeError(
                     "offset is below the base: what it needs was compacted away, or dropped with its partition;"
                     " start from the base or a new scan",
@@ -52,6 +56,12 @@ class Pins:
         """Move the base towards `target`, as far as the pins allow; return it."""
         with self._lock:
             self._base = max(self._base, min(target, *self._pins.values(), target))
+            return self._base
+
+    def truncate(self, target: int) -> int:
+        """Move the base to `target`, whatever pins are below it; return it. What they hold must stay."""
+        with self._lock:
+            self._base = max(self._base, target)
             return self._base
 
     def floor(self) -> int:

@@ -106,6 +106,12 @@ class Tablet:
             return self.state.closed[0].run.rows.start
         return self._active.tail.start if self._active is not None else self.view.visible
 
+    @property
+    def kept_from(self) -> int:
+        """Return from where on changes are there; of a truncated log those that are pinned are below the base."""
+        spans = self.view.spans
+        return self.view.base if self.schema.keyed or not spans else min(self.view.base, spans[0].start)
+
     def planner(self) -> Planner:
         """Return a planner for one group of writes.
 
@@ -294,7 +300,7 @@ class Tablet:
     def adopt_pins(self, other: Tablet) -> None:
         """Take over the pins of the same bucket, opened before."""
         for name, offset in other.pins.snapshot().items():
-            self.pins.pin(name, offset)
+            self.pins.pin(name, offset, least=self.kept_from)
 
     def cut_unacknowledged(self) -> None:
         """Cut the log at the last acknowledged offset, durably, before a failed bucket is reopened.
