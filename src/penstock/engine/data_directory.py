@@ -48,7 +48,7 @@ class DataDirectory:
             _warn_if_open_to_others(root)
             allow_open_files()
             found = settings if settings is not None else Settings.load(root / "penstock.toml")
-            disk = LocalDisk(root)
+            disk = LocalDisk(root, in_place=lambda: lock.in_place)
             index = open_index(root / "index", found.index_front_bytes)
             stack.callback(index.close)
             tables = [name for name in disk.list(TABLES) if name.isdigit()]

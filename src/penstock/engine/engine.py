@@ -120,7 +120,7 @@ class Engine(LeaseCalls, OwnerCalls):
         except BaseException:
             self._tables.close()
             raise
-        tasks.every("maintenance", MAINTENANCE_INTERVAL_MS, self.maintenance.run)
+        tasks.every("maintenance", MAINTENANCE_INTERVAL_MS, self._maintain)
         if settings.fsync is FsyncMode.INTERVAL:
             tasks.every("sync", settings.fsync_interval_ms, self.maintenance.sync_logs)
         tasks.every("leases", LEASES_INTERVAL_MS, self.leases.run)
@@ -345,6 +345,11 @@ class Engine(LeaseCalls, OwnerCalls):
         table = self._table(self._catalog.table(bucket.table).table_id)
         table.reopen(table.bucket_id(bucket))
 
+    def _maintain(self) -> None:
+        if self._lock is not None:
+            self._lock.check_in_place()
+        self.maintenance.run()
+
     def reap(self) -> None:
         """Let go of everything that expired."""
         self._grace.reap()
@@ -361,9 +366,12 @@ class Engine(LeaseCalls, OwnerCalls):
         self._closed = True
         self._tasks.close()
         self.scanners.close_all()
-        self.maintenance.checkpoint_before_close()
+        # Of a directory that was moved away everything is left as a crash would leave it.
+        in_place = self._lock is None or self._lock.in_place
+        if in_place:
+            self.maintenance.checkpoint_before_close()
         self._tables.close()
-        self._storage.close()
+        self._storage.close(flush=in_place)
         self._metadata.close()
         if self._lock is not None:
             self._lock.release()

@@ -17,6 +17,7 @@ from penstock.model.bucket import TableBucket
 from penstock.model.calls import ChangePage, Offsets, PullChanges
 from penstock.model.lease import AcquireLease, LeaseInfo, LeaseTime, Snapshot
 from penstock.model.log_state import LogState
+from penstock.runtime.directory_lock import DirectoryLock
 
 
 class LeaseCalls:
@@ -28,6 +29,7 @@ class LeaseCalls:
     _changes: ChangeReader
     _tables: OpenTables
     _closed: bool
+    _lock: DirectoryLock | None
 
     def backup(self, directory: str | Path) -> BackupInventory:
         """Write a backup of all tables, each at one cut, into a directory that is empty or not there."""
@@ -103,3 +105,5 @@ class LeaseCalls:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the node is closed")
+        if self._lock is not None:
+            self._lock.check_in_place()

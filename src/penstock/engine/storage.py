@@ -92,9 +92,10 @@ class Storage:
         if self.disk.exists(directory):
             self.disk.sync_directory(directory)
 
-    def close(self) -> None:
+    def close(self, *, flush: bool = True) -> None:
         """Flush and close the index, and let go of files; idempotent."""
-        self.index.flush()
+        if flush:
+            self.index.flush()
         self.index.close()
         self._pool.close()
 

@@ -39,6 +39,31 @@ class DirectoryLock:
         """Tell whether this object holds the lock."""
         return self._fd >= 0
 
+    @property
+    def in_place(self) -> bool:
+        """Tell whether the directory's path still leads to the lock that this object holds.
+
+        It does not after the directory was moved or unmounted, or another was put in its place.
+        """
+        try:
+            there, ours = os.stat(self._directory / "LOCK"), os.fstat(self._fd)
+        except OSError:
+            return False
+        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+    def check_in_place(self) -> None:
+        """Raise if the directory's path leads elsewhere: who went on would write to two places.
+
+        Raises:
+            UnavailableError: it does; nothing was written.
+        """
+        if not self.in_place:
+            raise UnavailableError(
+                "the data directory is not where it was opened: it was moved, unmounted or replaced; "
+                "put it back, or restart on it",
+                directory=self._directory,
+            )
+
     def acquire(self) -> None:
         """Take the lock, or say who has it.
 

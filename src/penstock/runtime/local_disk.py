@@ -11,6 +11,7 @@ import errno
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -173,10 +174,14 @@ class LocalReadFile:
 
 
 class LocalDisk:
-    """A directory tree on a local file system."""
+    """A directory tree on a local file system.
 
-    def __init__(self, root: str | Path) -> None:
+    `in_place` tells whether the root is still the directory that it was: names are changed in no other, nor made.
+    """
+
+    def __init__(self, root: str | Path, *, in_place: Callable[[], bool] = lambda: True) -> None:
         self._root = os.path.abspath(root)
+        self._in_place = in_place
         self._durable_directories: set[str] = set()
 
     @property
@@ -186,11 +191,13 @@ class LocalDisk:
 
     def create(self, path: str) -> LocalAppendFile:
         """Create a file that must not exist, open for appending."""
+        self._check_place(path)
         fd = os.open(self._absolute(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         return LocalAppendFile(fd, 0)
 
     def open_append(self, path: str, size: int) -> LocalAppendFile:
         """Open an existing file for appending at `size`; one shorter than that is EINVAL."""
+        self._check_place(path)
         fd = os.open(self._absolute(path), os.O_RDWR | os.O_CLOEXEC)
         try:
             if os.fstat(fd).st_size < size:
@@ -211,12 +218,14 @@ class LocalDisk:
 
     def replace(self, source: str, target: str) -> None:
         """Rename a file, replacing the target; directories are refused."""
+        self._check_place(target)
         if os.path.isdir(self._absolute(source)):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), source)
         os.replace(self._absolute(source), self._absolute(target))
 
     def remove(self, path: str) -> None:
         """Remove a file that exists."""
+        self._check_place(path)
         os.unlink(self._absolute(path))
 
     def list(self, directory: str) -> list[str]:
@@ -232,6 +241,7 @@ class LocalDisk:
         A directory that is there already may have been made by a process that died before it synced the parent,
         so each is synced once in the life of this object.
         """
+        self._check_place(directory)
         absolute = self._absolute(directory)
         if absolute in self._durable_directories and os.path.isdir(absolute):
             return
@@ -267,6 +277,7 @@ class LocalDisk:
 
     def sync_directory(self, directory: str) -> None:
         """Make creates, renames and removes in a directory durable."""
+        self._check_place(directory)
         _sync_directory(self._absolute(directory))
 
     def exists(self, path: str) -> bool:
@@ -280,6 +291,10 @@ class LocalDisk:
     def boot_id(self) -> bytes:
         """Return the kernel's own id of its boot; where there is none, one that no other process has."""
         return _boot_id()
+
+    def _check_place(self, path: str) -> None:
+        if not self._in_place():
+            raise OSError(errno.ESTALE, "the data directory is not where it was opened", path)
 
     def _absolute(self, path: str) -> str:
         check_relative(path)
