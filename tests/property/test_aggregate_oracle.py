@@ -116,7 +116,8 @@ class Life:
             schema=pa.schema([schema.arrow_schema.field(name) for name in names]),
         )
         if back is not None:
-            kinds = ["-D" if gone else "+I" for gone in back]
+            # A delete without values would be taken for one of a stream without images before.
+            kinds = ["-U" if gone else "+I" for gone in back]
             batch = batch.append_column("_change_type", pa.array(kinds, pa.string()))
         named = None if columns is None else tuple(columns)
         info = self.table.info

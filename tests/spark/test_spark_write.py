@@ -177,6 +177,23 @@ def test_updates_without_images_before_are_refused_by_an_aggregate_and_nothing_i
     assert nothing_is_pending(connection, f"{path}_sums")
 
 
+def test_deletes_without_images_before_are_refused_by_an_aggregate_and_nothing_is_written(
+    spark: SparkSession, connection: penstock.Connection, orders: penstock.Table, url: str, path: str
+) -> None:
+    target = connection.create_table(f"{path}_sums", "id BIGINT, amount DOUBLE SUM, PRIMARY KEY (id)", buckets=2)
+    changes = pks.changes(spark, url, path, images="after").where("_change_type <> '+U'").drop("city")
+
+    with pytest.raises(UnsupportedError, match="deletes"):
+        pks.write(changes, url, f"{path}_sums", operation="apply")
+
+    assert rows_of(target) == []
+    assert nothing_is_pending(connection, f"{path}_sums")
+    full = pks.changes(spark, url, path).drop("city")
+    pks.write(full, url, f"{path}_sums", operation="apply")
+    left = {row["id"]: row["amount"] for row in rows_of(target) if row["amount"]}
+    assert left == {row["id"]: row["amount"] for row in rows_of(orders) if row["amount"]}
+
+
 def test_a_job_that_fails_leaves_nothing(
     spark: SparkSession, connection: penstock.Connection, url: str, path: str, write: Any
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -40,14 +41,15 @@ def change_types(batch: pa.RecordBatch) -> pa.Array:
     return kinds
 
 
-def retractions(kinds: pa.Array) -> Mask | None:
+def retractions(kinds: pa.Array, values: Sequence[pa.Array]) -> Mask | None:
     """Tell which rows take their values back from an aggregate; None: none does.
 
     The image before an update may have another key than the one after it, where the changes of one
-    table feed another; so it is asked only that there are some.
+    table feed another; so it is asked only that there are some. Likewise a row may have had no values, so of
+    deletes it is asked only that not all come without.
 
     Raises:
-        UnsupportedError: updates come without the images before them.
+        UnsupportedError: updates or deletes come without the images before them.
     """
     before = pc.index(kinds, ChangeType.UPDATE_BEFORE.value).as_py()
     after = pc.index(kinds, ChangeType.UPDATE_AFTER.value).as_py()
@@ -56,6 +58,13 @@ def retractions(kinds: pa.Array) -> Mask | None:
             "an aggregate cannot follow updates (+U) without their images before (-U); "
             "read the changes with images='full', or call them +I if nothing is to be taken back",
             row=after,
+        )
+    deletes = pc.equal(kinds, ChangeType.DELETE.value)
+    if before < 0 and pc.any(deletes).as_py() and not any(len(column.filter(deletes).drop_null()) for column in values):
+        raise UnsupportedError(
+            "an aggregate cannot follow deletes (-D) without the rows before them; "
+            "read the changes with images='full', or leave out rows that had no values: there is nothing to take back",
+            row=pc.index(deletes, True).as_py(),
         )
     back: Mask = pc.is_in(kinds, value_set=_BACK).to_numpy(zero_copy_only=False)
     return back if back.any() else None

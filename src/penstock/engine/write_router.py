@@ -123,8 +123,10 @@ class WriteRouter:
             return self._deleted(call, known)
         batch, deletes, retracts = call.batch, None, None
         if call.operation is Operation.APPLY and self._aggregates:
-            retracts = retractions(change_types(batch))
-            batch = batch.drop_columns([CHANGE_TYPE])
+            kinds, batch = change_types(batch), batch.drop_columns([CHANGE_TYPE])
+            keys = self._info.primary_key
+            given = zip(batch.schema.names, batch.columns, strict=True)
+            retracts = retractions(kinds, [column for name, column in given if name not in keys])
         elif call.operation is Operation.APPLY:
             batch, deletes = self._applied(batch)
         mode = AggMode.parse(call.agg_mode)

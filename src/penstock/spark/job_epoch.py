@@ -41,7 +41,7 @@ class JobEpoch:
 
 @dataclass(frozen=True)
 class Written:
-    """What a task wrote: under which attempt how many rows, and how many images before and after updates.
+    """What a task wrote: under which attempt how many rows; images before and after updates, deletes without values.
 
     A task that was refused what every try of it would write says why instead.
     """
@@ -50,6 +50,8 @@ class Written:
     rows: int
     updates_before: int = 0
     updates_after: int = 0
+    deletes: int = 0
+    deletes_without: int = 0
     refusal: PenstockError | None = None
 
 
@@ -140,7 +142,7 @@ def commit(link: Link, plan: WritePlan, epoch: JobEpoch, written: Iterable[Writt
     Raises:
         PenstockError: what a task was refused.
         ConflictError: something of it is missing.
-        UnsupportedError: updates are to be folded into an aggregate without the rows before them.
+        UnsupportedError: updates or deletes are to be folded into an aggregate without the rows before them.
     """
     tasks = list(written)
     for task in tasks:
@@ -152,6 +154,14 @@ def commit(link: Link, plan: WritePlan, epoch: JobEpoch, written: Iterable[Writt
             "an aggregate cannot follow updates (+U) without their images before (-U); read with images='full'",
             table=plan.info.path,
             updates=after,
+        )
+    without = sum(task.deletes_without for task in tasks)
+    if without and not before and without == sum(task.deletes for task in tasks):
+        raise UnsupportedError(
+            "an aggregate cannot follow deletes (-D) without the rows before them; read with images='full', or filter "
+            "out rows that had no values: there is nothing to take back",
+            table=plan.info.path,
+            deletes=without,
         )
     attempts = {task.attempt: task.rows for task in tasks if task.rows}
     link.retry.run(lambda: link.node.commit_epoch(epoch.session, epoch.epoch, attempts, replaces=replaces))

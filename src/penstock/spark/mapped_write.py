@@ -26,6 +26,8 @@ _SCHEMA: Final = pa.schema(
         ("rows", pa.int64()),
         ("updates_before", pa.int64()),
         ("updates_after", pa.int64()),
+        ("deletes", pa.int64()),
+        ("deletes_without", pa.int64()),
         ("refusal", pa.binary()),
     ]
 )
@@ -55,6 +57,8 @@ def write_mapped(rows: DataFrame, plan: WritePlan, epoch: JobEpoch, *, staged: b
             task.rows,
             task.updates_before,
             task.updates_after,
+            task.deletes,
+            task.deletes_without,
             None if task.refusal is None else pickle.loads(task.refusal),
         )
         for task in tasks
@@ -70,6 +74,7 @@ class _Mapped:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         done = self.task.write(batches)
         refusal = None if done.refusal is None else pickle.dumps(done.refusal)
-        written = (done.attempt, done.rows, done.updates_before, done.updates_after, refusal)
+        counts = (done.updates_before, done.updates_after, done.deletes, done.deletes_without)
+        written = (done.attempt, done.rows, *counts, refusal)
         arrays = [pa.array([value], field.type) for value, field in zip(written, _SCHEMA, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

@@ -22,6 +22,7 @@ from penstock.client.write_requests import WriteRequests
 from penstock.client.writer_identity import WriterIdentity
 from penstock.model.calls import Operation, WriteCall, WriteResult
 from penstock.model.change import ChangeType
+from penstock.model.owner import AttemptEnd
 from penstock.spark.job_epoch import JobEpoch, Written
 from penstock.spark.links import link_for
 from penstock.spark.refusal import REFUSALS
@@ -60,27 +61,39 @@ class TaskWriter:
     def _write(self, batches: Iterable[pa.RecordBatch]) -> Written:
         link = link_for(self.plan.options)
         token, attempt = self.epoch.token, uuid.uuid4().bytes
-        rows = before = after = 0
+        rows, images = 0, [0, 0, 0, 0]
         with Renewal(link, token, self.epoch.ttl_ms), Calls(link, staged=self.staged) as calls:
             for batch in joined(batches, self.call_rows):
                 if self.plan.folds_changes:
-                    kinds = batch.column(CHANGE_TYPE)
-                    before += _count(kinds, ChangeType.UPDATE_BEFORE)
-                    after += _count(kinds, ChangeType.UPDATE_AFTER)
+                    images = [sum(pair) for pair in zip(images, self._images(batch), strict=True)]
                 calls.send(self._call(batch, attempt))
                 rows += batch.num_rows
         if self.staged or rows == 0:
-            return Written(attempt, rows, before, after)
-        end = link.retry.run(lambda: link.node.end_attempt(token, attempt, rows))
-        return Written(end.attempt, end.rows, before, after)
+            end = AttemptEnd(attempt, rows)
+        else:
+            end = link.retry.run(lambda: link.node.end_attempt(token, attempt, rows))
+        before, after, deletes, without = images
+        return Written(end.attempt, end.rows, before, after, deletes, without)
+
+    def _images(self, batch: pa.RecordBatch) -> tuple[int, int, int, int]:
+        """Return how many images before and after updates there are, how many deletes, and how many without a value."""
+        kinds = batch.column(CHANGE_TYPE)
+        before, after = (_count(kinds, kind) for kind in (ChangeType.UPDATE_BEFORE, ChangeType.UPDATE_AFTER))
+        deleted = batch.filter(pc.fill_null(pc.equal(kinds, ChangeType.DELETE.value), False))
+        without = pa.array([True] * deleted.num_rows, pa.bool_())
+        keys = {CHANGE_TYPE, *self.plan.info.primary_key}
+        for source in (source for source, name in self.plan.sent if name not in keys):
+            without = pc.and_(without, deleted.column(source).is_null())
+        return before, after, deleted.num_rows, int(pc.sum(without).as_py() or 0)
 
     def _call(self, batch: pa.RecordBatch, attempt: bytes) -> WriteCall:
         plan, token = self.plan, self.epoch.token
         columns = {name: batch.column(source) for source, name in plan.sent}
         if plan.folds_changes:
             # A row's image before an update may have another key, and be with another task: the server
-            # would look for it in vain. That there are such images is asked when the job commits.
-            columns[CHANGE_TYPE] = _as_inserts(columns[CHANGE_TYPE])
+            # would look for it in vain. That there are such images, and that not all deletes come without theirs,
+            # is asked when the job commits.
+            columns[CHANGE_TYPE] = _apart(columns[CHANGE_TYPE])
         data = pa.table(columns)
         requests = WriteRequests(plan.info)
         if plan.operation is Operation.UPSERT:
@@ -162,5 +175,7 @@ def _count(kinds: pa.Array, kind: ChangeType) -> int:
     return int(pc.sum(pc.equal(kinds, kind.value)).as_py() or 0)
 
 
-def _as_inserts(kinds: pa.Array) -> pa.Array:
-    return pc.if_else(pc.equal(kinds, ChangeType.UPDATE_AFTER.value), ChangeType.INSERT.value, kinds)
+def _apart(kinds: pa.Array) -> pa.Array:
+    """Return kinds that say the same to an aggregate, and are looked at one by one."""
+    kinds = pc.if_else(pc.equal(kinds, ChangeType.UPDATE_AFTER.value), ChangeType.INSERT.value, kinds)
+    return pc.if_else(pc.equal(kinds, ChangeType.DELETE.value), ChangeType.UPDATE_BEFORE.value, kinds)

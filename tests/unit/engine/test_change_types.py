@@ -29,7 +29,7 @@ def test_rows_without_kinds_are_refused() -> None:
 
 
 def test_images_before_and_deletes_take_back() -> None:
-    back = retractions(pa.array(["+I", "-U", "+U", "-D", "+A"]))
+    back = retractions(pa.array(["+I", "-U", "+U", "-D", "+A"]), [pa.array([1, 1, 1, None, 1])])
 
     assert back is not None
     assert back.tolist() == [False, True, False, True, False]
@@ -37,9 +37,22 @@ def test_images_before_and_deletes_take_back() -> None:
 
 @pytest.mark.parametrize("kinds", [[], ["+I"], ["+A", "+I"]])
 def test_nothing_is_taken_back_by_inserts(kinds: list[str]) -> None:
-    assert retractions(pa.array(kinds, pa.string())) is None
+    assert retractions(pa.array(kinds, pa.string()), []) is None
 
 
 def test_updates_without_images_before_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="row=1"):
-        retractions(pa.array(["+I", "+U", "-D"]))
+        retractions(pa.array(["+I", "+U", "-D"]), [pa.array([1, 1, 1])])
+
+
+@pytest.mark.parametrize("values", [[], [[1, None, None]], [[1, None, None], [None, None, None]]])
+def test_deletes_without_images_before_are_refused(values: list[list[int | None]]) -> None:
+    with pytest.raises(UnsupportedError, match=r"deletes .* row=1"):
+        retractions(pa.array(["+I", "-D", "-D"]), [pa.array(column, pa.int64()) for column in values])
+
+
+def test_delete_of_a_row_without_values_is_taken_among_others() -> None:
+    back = retractions(pa.array(["-D", "-D"]), [pa.array([None, None]), pa.array([None, 1])])
+
+    assert back is not None
+    assert back.all()
