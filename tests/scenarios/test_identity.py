@@ -265,6 +265,22 @@ def test_owners_and_leases_of_another_database_are_refused(here: penstock.Connec
         there.scanner("a", penstock.TableBucket("default.b", None, 0))
 
 
+def test_snapshots_of_another_database_or_of_a_namesake_are_not_leased(
+    here: penstock.Connection, connect: Connect
+) -> None:
+    there = connect("there")
+    fill(there).create_snapshot()
+    taken = fill(here).create_snapshot()
+    assert not here.acquire_lease("job", taken).unavailable
+
+    with pytest.raises(InvalidError, match="the snapshot is of another database, or of a table of this name"):
+        there.acquire_lease("job", taken)
+    here.drop_table("t")
+    fill(here).create_snapshot()
+    with pytest.raises(InvalidError, match="the snapshot is of another database, or of a table of this name"):
+        here.acquire_lease("again", taken)
+
+
 def test_a_place_outlives_a_restart(connect: Connect, tmp_path: Path) -> None:
     directory = tmp_path / "data"
     with penstock.serve(directory) as server, penstock.connect(server.url) as connection:

@@ -232,6 +232,7 @@ def acquire(
         elif isinstance(wanted, Cut):
             cuts.append(_offsets(link, wanted))
         else:
+            _check_same(link, wanted)
             snapshots |= _numbered(wanted)
     call = AcquireLease(check_lease_id(lease_id), parse_duration_ms(duration), tuple(latest), snapshots, tuple(cuts))
     return Lease(link, link.retry.run(lambda: link.node.acquire_lease(call)), auto_renew=auto_renew)
@@ -266,6 +267,29 @@ def _bucket_list(buckets: object) -> list[TableBucket]:
             raise InvalidError("a lease gives back penstock.TableBucket, as lease.snapshots names them", found=bucket)
         named.append(bucket)
     return named
+
+
+def _snapshots_of(link: Link, path: str) -> list[Snapshot]:
+    table_id = link.retry.run(lambda: link.node.table(path)).table_id
+    return link.retry.run(lambda: link.node.list_snapshots(table_id))
+
+
+def _check_same(link: Link, wanted: Numbered) -> None:
+    """Refuse snapshots, given whole, whose numbers now stand for others: of a namesake, or in another database.
+
+    One that is not there at all is told by the lease.
+    """
+    given = [chosen for chosen in wanted.values() if isinstance(chosen, Snapshot)]
+    for path in {chosen.bucket.table for chosen in given}:
+        known = {(found.bucket, found.id): found for found in _snapshots_of(link, path)}
+        for chosen in given:
+            found = known.get((chosen.bucket, chosen.id), chosen)
+            if (found.offset, found.created_ms) != (chosen.offset, chosen.created_ms):
+                raise InvalidError(
+                    "the snapshot is of another database, or of a table of this name that was dropped; take a new one",
+                    bucket=chosen.bucket,
+                    snapshot=chosen.id,
+                )
 
 
 def _numbered(wanted: Numbered) -> dict[TableBucket, int]:

@@ -21,7 +21,8 @@ from penstock.model.lease import Snapshot
 BUCKET = TableBucket("shop.orders", None, 0)
 
 
-def test_what_is_leased_may_be_numbers_snapshots_cuts_and_lists(link: Link) -> None:
+def test_what_is_leased_may_be_numbers_snapshots_cuts_and_lists(link: Link, make_table: Callable[..., Table]) -> None:
+    make_table()
     taken = {BUCKET._replace(bucket=1): Snapshot(4, BUCKET._replace(bucket=1), 9, 0, 0)}
 
     cut = Cut({BUCKET._replace(bucket=2): 8}, database=link.database, table_id=5)
