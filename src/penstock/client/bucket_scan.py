@@ -6,6 +6,7 @@ opened again at the same snapshot, at the offset after the last page: that is al
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -63,6 +64,7 @@ class BucketScan:
         self._pin = pin
         self._opened = opened
         self._hurried = hurried
+        self._name = call.scanner_id or session_name()
         self._scanner_id: str | None = None
 
     def pages(self) -> Generator[Sequence[Portion], None, None]:
@@ -104,7 +106,7 @@ class BucketScan:
         page, self._opened = self._opened, None
         if page is None:
             return self._open()
-        self._scanner_id = page.scanner_id
+        self._scanner_id, self._name = page.scanner_id, session_name()
         return page
 
     def _pass(self, page: Page) -> None:
@@ -134,21 +136,30 @@ class BucketScan:
             lambda: self._link.retry.run(self._try_open, when=_worth_opening_again),
             when=lambda error: isinstance(error, TooManyScannersError),
         )
-        self._scanner_id = page.scanner_id
+        self._scanner_id, self._name = page.scanner_id, session_name()
         return page
 
     def _try_open(self) -> Page:
         try:
-            return self._link.node.open_scanner(replace(self._call, cut_id=self._pin.cut_id))
+            return self._open_named()
         except UnknownOrExpiredScannerError:
             # The cut was idle for longer than it is kept. At once, not after a pause that it would idle through again.
             self._pin.renew()
-            return self._link.node.open_scanner(replace(self._call, cut_id=self._pin.cut_id))
+            return self._open_named()
+
+    def _open_named(self) -> Page:
+        # Under one name until it is answered: asked again, it is the same session.
+        return self._link.node.open_scanner(replace(self._call, cut_id=self._pin.cut_id, scanner_id=self._name))
 
     def _close(self) -> None:
         scanner_id, self._scanner_id = self._scanner_id, None
         if scanner_id is not None:
             close_session(self._link, scanner_id)
+
+
+def session_name() -> str:
+    """Return a name for a session that nobody else has."""
+    return uuid.uuid4().hex
 
 
 def close_session(link: Link, scanner_id: str) -> None:

@@ -7,6 +7,7 @@ the snapshot as a cut in the same call, so that the scan outlives its session.
 
 from __future__ import annotations
 
+from penstock.client.bucket_scan import session_name
 from penstock.client.link import Link
 from penstock.client.retry import worth_retrying
 from penstock.client.scan_request import ScanRequest, ScanSource
@@ -40,6 +41,7 @@ def open_first(link: Link, info: TableInfo, request: ScanRequest, bucket: TableB
         filter=request.filter,
         limit=request.limit,
         pin=True,
+        scanner_id=session_name(),
     )
     try:
         return link.retry.run(

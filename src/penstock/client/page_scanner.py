@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import TracebackType
 from typing import Final
 
+from penstock.client.bucket_scan import session_name
 from penstock.client.link import Link
 from penstock.errors import InvalidError, InvalidScanRequestError
 from penstock.model.calls import OpenScan, Page
@@ -21,7 +23,8 @@ class PageScanner:
 
     def __init__(self, link: Link, call: OpenScan) -> None:
         self._link = link
-        self._call = call
+        # Under one name: opened again after a reply that was lost, it is the same session.
+        self._call = replace(call, scanner_id=session_name())
         self._scanner_id: str | None = None
         self._drained = False
 

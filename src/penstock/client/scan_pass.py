@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.client.bucket_scan import BucketScan, Portion, close_session
+from penstock.client.bucket_scan import BucketScan, Portion, close_session, session_name
 from penstock.client.cut_pin import CutPin
 from penstock.client.link import Link
 from penstock.client.log_scan import LogScan
@@ -174,6 +174,7 @@ def _taken(pages: list[Page]) -> list[Page]:
 def _steps(work: ScanWork, hurried: Callable[[], bool]) -> Generator[Sequence[Step], None, None]:
     link, positions = work.link, work.positions
     left = work.request.limit
+    names = [session_name() for _ in positions]
     # Taken only once it runs: a generator that never ran would not end the page's session.
     opened = dict(enumerate(_taken(work.first)))
     try:
@@ -184,10 +185,11 @@ def _steps(work: ScanWork, hurried: Callable[[], bool]) -> Generator[Sequence[St
                 return
             if not opened and link.distant and left is None:
                 unread = {i: p for i, p in enumerate(positions) if i >= index and p.next_offset is not None}
-                opened = _open_some(work, unread)
+                opened = _open_some(work, unread, names)
             asked = replace(work.request, limit=left)
             page = opened.pop(index, None)
-            with closing(_pages(work, asked, position, opened=page, hurried=hurried)) as pages:
+            named = replace(_open_call(work.info, asked, position), scanner_id=names[index])
+            with closing(_pages(work, asked, named, position, opened=page, hurried=hurried)) as pages:
                 for portions in pages:
                     left = None if left is None else left - sum(batch.num_rows for batch, _ in portions)
                     yield [(index, portion) for portion in portions]
@@ -197,13 +199,19 @@ def _steps(work: ScanWork, hurried: Callable[[], bool]) -> Generator[Sequence[St
                 close_session(link, page.scanner_id)
 
 
-def _open_some(work: ScanWork, positions: dict[int, BucketPosition]) -> dict[int, Page]:
-    """Return the first pages of the first bucket, and of those after it that are had in the same call."""
+def _open_some(work: ScanWork, positions: dict[int, BucketPosition], names: Sequence[str]) -> dict[int, Page]:
+    """Return the first pages of the first bucket, and of those after it that are had in the same call.
+
+    Sessions are opened under the buckets' `names`: whoever opens one again finds it.
+    """
     if work.request.source is ScanSource.LOG or len(positions) < 2:
         return {}
     chosen = list(positions)[:OPENED_AT_ONCE_MAX]
     cut_id = work.pin.cut_id
-    calls = [replace(_open_call(work.info, work.request, positions[index]), cut_id=cut_id) for index in chosen]
+    calls = [
+        replace(_open_call(work.info, work.request, positions[index]), cut_id=cut_id, scanner_id=names[index])
+        for index in chosen
+    ]
     try:
         return dict(zip(chosen, work.link.node.open_scanners(calls), strict=False))
     except PenstockError:
@@ -214,6 +222,7 @@ def _open_some(work: ScanWork, positions: dict[int, BucketPosition]) -> dict[int
 def _pages(
     work: ScanWork,
     request: ScanRequest,
+    call: OpenScan,
     position: BucketPosition,
     *,
     opened: Page | None,
@@ -224,7 +233,7 @@ def _pages(
     bucket = position.table_bucket(info.path)
     if request.source is ScanSource.LOG:
         return LogScan(link, info, request, bucket, start=position.next_offset, end=position.log_offset).pages()
-    return BucketScan(link, _open_call(info, request, position), work.pin, opened, hurried=hurried).pages()
+    return BucketScan(link, call, work.pin, opened, hurried=hurried).pages()
 
 
 def _open_call(info: TableInfo, request: ScanRequest, position: BucketPosition) -> OpenScan:

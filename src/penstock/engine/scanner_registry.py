@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from penstock.engine.scan_session import ScanSession, unknown
 from penstock.engine.settings import Settings
 from penstock.engine.table_pins import not_led, unpin
-from penstock.errors import PermissionDeniedError, TooManyScannersError
+from penstock.errors import PermissionDeniedError, TooManyScannersError, UnavailableError
 from penstock.model.bucket import BucketId
 from penstock.model.calls import ScannerInfo
 from penstock.model.principal import current
@@ -39,11 +39,29 @@ class ScannerRegistry:
         self._sessions: dict[str, ScanSession] = {}
         self._drained: OrderedDict[str, ScanSession] = OrderedDict()
         self._slots: Counter[BucketId] = Counter()
+        self._opening: set[str] = set()
         self._terms: Counter[BucketId] = Counter()
         self._node_term = 0
         self._open = metrics.gauge("penstock_scanner_open")
         self._evicted = metrics.counter("penstock_scanner_evicted")
         self._rejected = metrics.counter("penstock_scanner_rejected")
+
+    @contextmanager
+    def opening(self, scanner_id: str) -> Iterator[None]:
+        """Let one caller at a time open the session of a name.
+
+        Raises:
+            UnavailableError: the session is being opened right now.
+        """
+        with self._lock:
+            if scanner_id in self._opening:
+                raise UnavailableError("the session is being opened; ask again", scanner_id=scanner_id)
+            self._opening.add(scanner_id)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._opening.discard(scanner_id)
 
     def take_slot(self, bucket: BucketId) -> Term:
         """Take room for a session; return the term that it is opened under.
@@ -125,6 +143,13 @@ class ScannerRegistry:
                 self._evict(session)
                 raise not_led(session.name)
             self._note_used(session)
+
+    def forsake(self, scanner_id: str) -> None:
+        """End a session that gave its first page once, and nothing since."""
+        with self._lock:
+            session = self._sessions.get(scanner_id)
+            if session is not None and session.pages <= 1 and not session.calls_under_way:
+                self._remove(session)
 
     def close(self, scanner_id: str) -> None:
         """End a session of the caller's; idempotent.

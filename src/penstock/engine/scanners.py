@@ -6,6 +6,7 @@ registry says which sessions live; a session says which page a call number stand
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
@@ -85,6 +86,22 @@ class Scanners:
             TooManyScannersError: the bucket or the node has no room for another session.
             NotLeaderError: this node does not lead the bucket.
         """
+        scanner_id = _session_name(call)
+        with self._registry.opening(scanner_id):
+            return self._opened_before(call) or self._open(call, scanner_id, held)
+
+    def _opened_before(self, call: OpenScan) -> Page | None:
+        """Return the first page of a session again whose opening was not heard of, None if there is none."""
+        if call.scanner_id is None:
+            return None
+        try:
+            page = self.next_page(call.scanner_id, 0)
+        except UnknownOrExpiredScannerError:
+            return None
+        session = self._registry.find(call.scanner_id)
+        return replace(page, cut_id=session.cut_id if session is not None and call.pin else None)
+
+    def _open(self, call: OpenScan, scanner_id: str, held: tuple[LiveTable, BucketId] | None) -> Page:
         table, bucket = (self._tables(call.table_id), None) if held is None else held
         plan = self._plan(table, call, bucket)
         if call.cut_id is not None and self._cuts is not None:
@@ -93,7 +110,7 @@ class Scanners:
         session: ScanSession | None = None
         admitted = False
         try:
-            session = self._begin(table, plan, call)
+            session = self._begin(table, plan, call, scanner_id)
             page = session.page(0)
             if not page.has_more and not page.rows:
                 return replace(page, scanner_id=None)
@@ -204,6 +221,10 @@ class Scanners:
         """
         self._registry.close(scanner_id)
 
+    def forsake(self, scanner_id: str) -> None:
+        """End a session that was never called again after it was opened, for its caller's connection broke."""
+        self._registry.forsake(scanner_id)
+
     def kill(self, scanner_id: str) -> None:
         """End anybody's session.
 
@@ -261,8 +282,7 @@ class Scanners:
             rows = self._known_rows[asked] = ScannedRows.of(schema, call.columns, call.filter or b"")
         return rows
 
-    def _begin(self, table: LiveTable, plan: ScanPlan, call: OpenScan) -> ScanSession:
-        scanner_id = uuid.uuid4().hex
+    def _begin(self, table: LiveTable, plan: ScanPlan, call: OpenScan, scanner_id: str) -> ScanSession:
         while True:
             view = table.view_of(plan.bucket)
             if view is None:
@@ -308,6 +328,14 @@ class Scanners:
         self._pages.inc()
         self._bytes.inc(session.latest_bytes)
         return page
+
+
+def _session_name(call: OpenScan) -> str:
+    if call.scanner_id is None:
+        return uuid.uuid4().hex
+    if re.fullmatch(r"[0-9a-f]{32}", call.scanner_id) is None:
+        raise InvalidScanRequestError("a session's name is 32 hex digits", scanner_id=call.scanner_id[:80])
+    return call.scanner_id
 
 
 def _snapshot(view: TabletView, call: OpenScan) -> int:

@@ -106,6 +106,9 @@ class OpenScan:
     to the snapshot); `columns` the projection (None: all); `filter` a serialised `Filter`; `cut_id` the
     cut that pins the snapshot, or `lease_id` the lease. With `pin` the snapshot of a scan that has more
     than one page is pinned as a cut of its own.
+
+    `scanner_id` is the session's name, which the caller chooses: opening it again gives the first page again, and
+    not a second session, so a reply that was lost costs nothing.
     """
 
     table_id: int
@@ -121,6 +124,7 @@ class OpenScan:
     lease_id: str | None = None
     end: int | None = None
     pin: bool = False
+    scanner_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

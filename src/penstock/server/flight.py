@@ -70,7 +70,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             self._check_meant(descriptor.command)
             with self._gate.stream(context.peer()) as stream:
                 self._opened.inc()
-                self._converse(context, stream, reader, writer)
+                try:
+                    self._converse(context, stream, reader, writer)
+                finally:
+                    self._handler.end(stream)
         except PenstockError as error:
             raise to_flight(self._handler.private.hide(error)) from None
         except Exception:  # noqa: BLE001 - the service edge: no traceback of ours goes to a client

@@ -10,15 +10,19 @@ quarter of what a small call costs.
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from penstock.errors import OverloadedError, UnavailableError
 from penstock.runtime.clock import Clock
 from penstock.server.settings import ServerSettings
 from penstock.wire.piece import Assembly
+
+OPENED_MAX: Final = 256
+"""How many of the sessions opened on a stream are remembered; most are long gone by then."""
 
 
 @dataclass(eq=False, slots=True)
@@ -26,7 +30,8 @@ class Stream:
     """One open stream: whose it is, since when it waits for the next call, since when for its reply to be read.
 
     `held` is the bytes of the request or reply at hand, as the gate counts them; `roomy` those of a request
-    in pieces, or of a reply that is as large, for which room was made; `failed` whether the latest call did.
+    in pieces, or of a reply that is as large, for which room was made; `failed` whether the latest call did;
+    `opened` the scan sessions that were opened on it last.
     """
 
     peer: str
@@ -39,6 +44,7 @@ class Stream:
     rows: int = 0
     failed: bool = False
     ended: bool = False
+    opened: deque[str] = field(default_factory=lambda: deque(maxlen=OPENED_MAX))
 
 
 class Gate:

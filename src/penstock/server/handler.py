@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -25,13 +25,14 @@ from penstock.server.private_paths import PrivatePaths
 from penstock.server.settings import ServerSettings
 from penstock.wire.body import BodyLimits
 from penstock.wire.call import Call, read_batches
-from penstock.wire.calls import CALLS, OPEN_SCANNER, PULL
+from penstock.wire.calls import CALLS, OPEN_SCANNER, OPEN_SCANNERS, PULL
 from penstock.wire.fault import write_fault
 from penstock.wire.frame import HEADER_BYTES_MAX, Frame, FrameKind, decode_frame
 from penstock.wire.piece import Assembly
 from penstock.wire.reply import Reply
 
 _log = logging.getLogger("penstock")
+_OPENING: Final = (OPEN_SCANNER, OPEN_SCANNERS)
 Gone = Callable[[], bool]
 OnPage = Callable[[str], None]
 
@@ -48,11 +49,13 @@ class Handler:
         metrics: Metrics,
         *,
         on_page: OnPage | None = None,
+        on_gone: OnPage | None = None,
         private: PrivatePaths | None = None,
     ) -> None:
         self._node = node
         self.private = private or PrivatePaths(None)
         self._on_page = on_page
+        self._on_gone = on_gone
         self._settings = settings
         self._gate = gate
         self._clock = clock
@@ -91,6 +94,8 @@ class Handler:
             result = self._perform(call, frame, stream, gone, limits)
             reply = call.encode_reply(call_id, result)
             reply.scanner_id = _scanner_of(result)
+            if call in _OPENING and reply.scanner_id is not None:
+                stream.opened.append(reply.scanner_id)
         except PenstockError as error:
             reply = self.refuse(error, call_id)
         except Exception:  # noqa: BLE001 - the service edge: a bug is logged here, and answered as one
@@ -101,6 +106,12 @@ class Handler:
         stream.failed = reply.kind is FrameKind.ERROR
         self._duration[called].observe(1_000 * (perf_counter() - start))
         return reply
+
+    def end(self, stream: Stream) -> None:
+        """Let go of the sessions that were opened on a stream which broke, and that nobody called again."""
+        if self._on_gone is not None and not stream.ended:
+            for scanner_id in stream.opened:
+                self._on_gone(scanner_id)
 
     def begin_send(self, reply: Reply) -> None:
         """Have the page after the one that is sent now read meanwhile."""

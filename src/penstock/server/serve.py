@@ -61,6 +61,7 @@ def serve(
             settings=limits,
             metrics=engine.metrics,
             on_page=engine.scanners.read_ahead,
+            on_gone=engine.scanners.forsake,
             directory=directory,
         )
     except BaseException:

@@ -104,9 +104,12 @@ class Server:
         metrics: Metrics | None = None,
         clock: Clock | None = None,
         on_page: OnPage | None = None,
+        on_gone: OnPage | None = None,
         directory: str | Path | None = None,
     ) -> None:
         """Serve a node; `on_page` is told of each scanner whose page is sent and that has more to give.
+
+        `on_gone` is told of scanners that were opened on a stream which broke.
 
         Errors that name files in `directory` are sent without the way to it.
         """
@@ -117,7 +120,14 @@ class Server:
         clock, metrics = clock or SystemClock(), metrics or Metrics()
         self.gate = Gate(self._settings, clock)
         handler = Handler(
-            node, self._settings, self.gate, clock, metrics, on_page=on_page, private=PrivatePaths(directory)
+            node,
+            self._settings,
+            self.gate,
+            clock,
+            metrics,
+            on_page=on_page,
+            on_gone=on_gone,
+            private=PrivatePaths(directory),
         )
         self._tokens = None if listen.token_file is None else TokenFile(listen.token_file, clock)
         self._handler, self._metrics = handler, metrics

@@ -108,6 +108,7 @@ OPEN_SCAN: Final = record(
     lease_id=maybe(TEXT),
     end=maybe(INT),
     pin=BOOL,
+    scanner_id=maybe(TEXT),
 )
 PAGE: Final = record(
     Page,
