@@ -62,7 +62,8 @@ class PageScanner:
                 "the resume token is of a scan of other columns, or with another filter; leave them out",
                 bucket=asked.bucket,
             )
-        return stored
+        page_bytes = stored.page_bytes if asked.page_bytes is None else asked.page_bytes
+        return replace(stored, scanner_id=asked.scanner_id, page_bytes=page_bytes)
 
     def next(self, call_seq_id: int) -> Page:
         """Return the page of that call number.

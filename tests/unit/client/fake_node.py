@@ -259,6 +259,9 @@ class FakeNode(FakeLeases, FakeOwners):
         fault = self._enter("open_cut")
         table = self._table(table_id)
         chosen = self.buckets(table_id) if buckets is None else buckets
+        absent = next((bucket for bucket in chosen if as_of is not None and bucket not in as_of), None)
+        if absent is not None:
+            raise InvalidError("as_of names every bucket that was there", bucket=absent)
         offsets = {bucket: len(table.logs[bucket]) if as_of is None else as_of[bucket] for bucket in chosen}
         for bucket, offset in offsets.items():
             if not table.bases[bucket] <= offset <= len(table.logs[bucket]):
