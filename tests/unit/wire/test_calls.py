@@ -31,6 +31,7 @@ from penstock.model.calls import (
     WriteResult,
 )
 from penstock.model.lease import AcquireLease, CutOffsets, Leased, LeaseInfo, LeaseTime, Snapshot
+from penstock.model.log_state import GonePartition, LogState
 from penstock.model.node import Node
 from penstock.model.owner import (
     AcquireOwner,
@@ -100,6 +101,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "read_token": {"token": b"\x00token"},
     "check_origin": {"database": "0f" * 16, "table_id": 7, "offsets": {ONE: 9, TWO: 3}, "births": 4},
     "kill_scanner": {"scanner_id": "s-1"},
+    "log_state": {"table_id": 7, "since": 3},
     "offsets": {"table_id": 7, "timestamp_ms": 1, "lease_id": "job-7"},
     "pull_changes": {
         "call": PullChanges(7, 1, {ONE: (0, None), TWO: (3, 9)}, ("id",), Images.AFTER, 1 << 20, 100, "r-1")
@@ -144,6 +146,9 @@ RESULTS: dict[str, Any] = {
     "read_token": OpenScan(7, 1, ONE, ("id",), b"\x01", 3, 4_096, 99, 17),
     "database_id": "0f" * 16,
     "list_scanners": [ScannerInfo("s-1", ONE, 99, "ann", 1, 2, 3, 4, 5)],
+    "log_state": LogState(
+        {ONE: Offsets(0, 9)}, 4, (GonePartition(3, "day=2024-01-01", 0, (9, 4), 5_000, (1, 2)),), (TWO,)
+    ),
     "offsets": {ONE: Offsets(0, 9), TWO: Offsets(3, 3)},
     "pull_changes": [ChangePage(ONE, BATCH, 0, 2, 5), ChangePage(TWO, BATCH.slice(1), 3, 4, 9)],
     "create_snapshot": [SNAPSHOT],
