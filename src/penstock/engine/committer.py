@@ -26,6 +26,7 @@ from penstock.errors import BucketFailedError, InternalError, PenstockError, Una
 from penstock.model.bucket import BucketId
 from penstock.model.calls import WriteCall
 from penstock.runtime.clock import Clock
+from penstock.runtime.steady_clock import SteadyClock
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.view import TabletView
 
@@ -67,7 +68,7 @@ class Committer:
         self.guard: Guard | None = None
         self._name = name
         self._terms = terms
-        self._clock = clock
+        self._clock = SteadyClock(clock)
         self._syncs = syncs
         self._tablets: dict[BucketId, Tablet] = {}
         self._group = -1
@@ -130,6 +131,8 @@ class Committer:
                     self.guard.adopt(tablet)
             self._tablets = {**self._tablets, **tablets}
             self._group = max([self._group, *(tablet.state.group for tablet in tablets.values())])
+            # Timestamps never go back: behind ones that are far ahead of the clock they go on, and do not stand still.
+            self._clock.go_on_from(max((tablet.state.timestamp_ms for tablet in tablets.values()), default=0))
 
         self.run(add)
 

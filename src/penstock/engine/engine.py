@@ -56,6 +56,7 @@ from penstock.model.table import TableInfo, TableSpec
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.directory_lock import DirectoryLock
 from penstock.runtime.metrics import Metrics
+from penstock.runtime.steady_clock import LatestClock, SteadyClock
 from penstock.runtime.tasks import TaskGroup
 from penstock.tablet.settings import FsyncMode
 
@@ -84,7 +85,8 @@ class Engine(LeaseCalls, OwnerCalls):
         self._lock = lock
         self._tasks = tasks
         self._closed = False
-        self._catalog = Catalog(metadata, clock, storage.disk.exists)
+        steady = SteadyClock(clock)
+        self._catalog = Catalog(metadata, LatestClock(steady, clock), storage.disk.exists)
         self._identity = Identity(metadata)
         self._grace = Grace(settings.scanner_ttl_ms, clock)
         holds, book = Holds(), LeaseBook(metadata, clock)
@@ -101,7 +103,7 @@ class Engine(LeaseCalls, OwnerCalls):
         self.scanners = Scanners(self._tables.get, settings, clock, self.metrics, self._cuts, identity=self._identity)
         self._changes = ChangeReader(settings, clock, self._tables.left_bucket)
         self._tables.is_awaited = self._changes.awaits
-        self.maintenance = Maintenance(self._tables, self._catalog, settings, clock, flush_index=storage.index.flush)
+        self.maintenance = Maintenance(self._tables, self._catalog, settings, steady, flush_index=storage.index.flush)
         self.leases = LeaseDesk(
             loaded,
             book,

@@ -22,7 +22,7 @@ from penstock.engine.retention import is_worth, retention_target
 from penstock.engine.settings import Settings
 from penstock.errors import BucketFailedError, ClosedError, NotFoundError, PenstockError
 from penstock.model.bucket import BucketId
-from penstock.runtime.clock import Clock
+from penstock.runtime.steady_clock import SteadyClock
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact, truncate
 from penstock.tablet.sealing import seal
@@ -34,6 +34,8 @@ UNSEALED_SEGMENTS_MAX = 3
 TAIL_BYTES_MAX = 512 << 20
 CLOSING_REPLAY_MAX = 50_000
 COMPACTION_INTERVAL_MS = 30_000
+START_PATIENCE_MS = 10 * 60_000
+"""How long partitions are kept after a start which finds all of a table's rows older than its retention."""
 
 
 FlushIndex = Callable[[Collection[BucketId]], None]
@@ -56,18 +58,21 @@ class _Done:
     counts: Counter[str] = field(default_factory=Counter)
     checkpointed_ms: dict[BucketId, int] = field(default_factory=dict)
     compacted_ms: dict[BucketId, int] = field(default_factory=dict)
+    outlived: bool | None = None
+    """Whether all of the table was older than its retention when it was first looked at."""
 
 
 class Maintenance:
     """Keeps the buckets of a node in shape. Thread-safe."""
 
     def __init__(
-        self, tables: OpenTables, catalog: Catalog, settings: Settings, clock: Clock, *, flush_index: FlushIndex
+        self, tables: OpenTables, catalog: Catalog, settings: Settings, clock: SteadyClock, *, flush_index: FlushIndex
     ) -> None:
         self._tables = tables
         self._catalog = catalog
         self._settings = settings
         self._clock = clock
+        self._started_ms = clock.monotonic_ms()
         self._flush_index = flush_index
         self._lock = threading.Lock()
         self._turns: WeakValueDictionary[BucketId, _Turn] = WeakValueDictionary()
@@ -168,7 +173,7 @@ class Maintenance:
         with self.attending(tablet.bucket):
             if tablet.failure is not None:
                 return
-            target = retention_target(tablet, table.info.options, self._clock.wall_ms())
+            target = retention_target(tablet, table.info.options, self._clock.earliest_ms())
             reachable = min(target, tablet.pins.floor())
             if reachable <= tablet.kept_from:
                 return
@@ -236,7 +241,7 @@ class Maintenance:
         done = self._of(table.info.table_id)
         done.compacted_ms[tablet.bucket] = self._clock.monotonic_ms()
         if target is None:
-            target = retention_target(tablet, table.info.options, self._clock.wall_ms())
+            target = retention_target(tablet, table.info.options, self._clock.earliest_ms())
         reachable = min(target, tablet.state.checkpoint, tablet.pins.floor())
         if reachable <= tablet.pins.base or not (prompt or is_worth(tablet, reachable)):
             reachable = tablet.pins.base
@@ -262,12 +267,14 @@ class Maintenance:
         return refused
 
     def _expire_partitions(self) -> None:
-        now = self._clock.wall_ms()
+        now = self._clock.earliest_ms()
         for table in self._tables.all():
             table_id, options = table.info.table_id, table.info.options
             if options.log_retention_ms is not None:
                 self._catalog.partitions.forget_gone(table_id, now - options.log_retention_ms)
             if options.partition_retention_ms is None:
+                continue
+            if self._may_be_misled(table, options.partition_retention_ms, now):
                 continue
             for partition in table.partitions():
                 if partition.created_ms + options.partition_retention_ms > now:
@@ -277,6 +284,20 @@ class Maintenance:
                 except (ClosedError, NotFoundError):
                     break  # the table was closed or dropped meanwhile
                 self._count(table_id, partitions_expired=0 if dropped is None else 1)
+
+    def _may_be_misled(self, table: LiveTable, retention_ms: int, now: int) -> bool:
+        """Tell whether to wait: a clock that was wrong at the start would have every partition expire at once."""
+        done = self._of(table.info.table_id)
+        if done.outlived is None:
+            stamps = [tablet.state.timestamp_ms for tablet in table.committer.tablets.values()]
+            newest = max([*stamps, *(partition.created_ms for partition in table.partitions())], default=now)
+            done.outlived = now - newest > retention_ms
+            if done.outlived:
+                _log.warning(
+                    "everything is older than partition.retention; it expires in ten minutes, check the clock table=%s",
+                    table.info.path,
+                )
+        return done.outlived and self._clock.monotonic_ms() - self._started_ms < START_PATIENCE_MS
 
     def _count(self, table_id: int, **more: int) -> None:
         done = self._of(table_id)

@@ -34,11 +34,15 @@ class Node:
     def __init__(self, **settings: int | FsyncMode) -> None:
         self.clock = ManualClock()
         self.disk = FaultyDisk()
+        self._settings = Settings(**settings)  # type: ignore[arg-type]
+        self._metadata = MemoryMetadataStore()
+        self.open()
+
+    def open(self) -> None:
         self.tasks = TaskGroup(self.clock, manual=True)
-        given = Settings(**settings)  # type: ignore[arg-type]
-        storage = Storage(self.disk, MemoryKeyIndex(), given, LogSettings(block_rows=64))
+        storage = Storage(self.disk, MemoryKeyIndex(), self._settings, LogSettings(block_rows=64))
         self.engine = Engine(
-            storage=storage, metadata=MemoryMetadataStore(), settings=given, clock=self.clock, tasks=self.tasks
+            storage=storage, metadata=self._metadata, settings=self._settings, clock=self.clock, tasks=self.tasks
         )
 
     def table(self, ddl: str = "id BIGINT, v BIGINT, PRIMARY KEY (id)", **options: object) -> TableInfo:
@@ -219,3 +223,84 @@ def test_late_rows_of_an_expired_partition_get_offsets_that_it_never_had() -> No
     assert new[0] > old[1]
     with pytest.raises(OffsetOutOfRangeError):
         node.engine.open_cut(info.table_id, as_of={bucket: old[1]})
+
+
+def stamps(node: Node, info: TableInfo) -> list[int]:
+    """Return the timestamps of all batches of a table, in order."""
+    (tablet,) = node.engine._tables.get(info.table_id).committer.tablets.values()
+    directory = tablet.view.directory(0, tablet.view.visible)
+    return [directory.facts(number).timestamp_ms for number in range(len(directory))]
+
+
+@pytest.mark.parametrize("jump_ms", [400 * 24 * HOUR_MS, -400 * 24 * HOUR_MS])
+def test_partitions_expire_in_their_time_although_the_clock_jumps(jump_ms: int) -> None:
+    node = Node()
+    info, call = days(node)
+    node.engine.write(call)
+    node.clock.jump_wall(jump_ms)
+    node.pass_time(HOUR_MS // 2)
+    assert node.engine.list_partitions(info.table_id) == ["day=mon"]
+
+    node.clock.jump_wall(-jump_ms)
+    node.pass_time(HOUR_MS)
+    assert node.engine.list_partitions(info.table_id) == []
+
+
+def test_partition_born_while_the_clock_is_behind_lives_its_time() -> None:
+    node = Node()
+    info, call = days(node)
+    node.clock.jump_wall(-10 * HOUR_MS)
+    node.engine.write(call)
+    node.clock.jump_wall(10 * HOUR_MS)
+    node.pass_time(HOUR_MS // 2)
+
+    assert node.engine.list_partitions(info.table_id) == ["day=mon"]
+
+
+def test_start_that_finds_every_partition_expired_waits_for_the_clock_to_be_set() -> None:
+    node = Node()
+    info, call = days(node)
+    node.engine.write(call)
+    node.engine._tables.close()
+    node.clock.jump_wall(400 * 24 * HOUR_MS)
+    node.open()
+    node.engine.list_partitions(info.table_id)
+    node.engine.stats(info.table_id)
+
+    node.pass_time(9 * 60_000)
+    assert node.engine.list_partitions(info.table_id) == ["day=mon"]
+    node.pass_time(2 * 60_000)
+    assert node.engine.list_partitions(info.table_id) == []
+
+
+def test_partitions_expire_soon_after_a_start_that_finds_younger_ones() -> None:
+    node = Node()
+    info, call = days(node)
+    node.engine.write(call)
+    node.engine._tables.close()
+    node.clock.advance(HOUR_MS // 2)
+    node.open()
+    node.engine.write(call)
+    for _ in range(40):
+        node.pass_time(60_000)
+    assert node.engine.list_partitions(info.table_id) == []
+
+
+def test_timestamps_do_not_follow_a_jump_nor_stand_still_after_one() -> None:
+    node = Node()
+    info = node.table()
+    begin = node.clock.wall_ms()
+    for jump_ms in (400 * 24 * HOUR_MS, -800 * 24 * HOUR_MS, 400 * 24 * HOUR_MS):
+        node.upsert(info, range(1), 1)
+        node.clock.jump_wall(jump_ms)
+        node.clock.advance(1000)
+    node.upsert(info, range(1), 1)
+    assert stamps(node, info) == [begin, begin + 1000, begin + 2000, begin + 3000]
+
+    node.engine._tables.close()
+    node.clock.jump_wall(-400 * 24 * HOUR_MS)
+    node.open()
+    node.engine.stats(info.table_id)
+    node.clock.advance(1000)
+    node.upsert(info, range(1), 1)
+    assert stamps(node, info)[-1] == begin + 4000
