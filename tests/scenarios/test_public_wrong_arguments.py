@@ -106,7 +106,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda conn: conn.acquire_lease("l", orders(conn).cut()).release(None),
         "a lease gives back penstock.TableBucket",
     ),
-    "owner that is no text": (lambda conn: conn.table("sums").acquire_owner(None), "owner and incarnation are strings"),
+    "owner that is no text": (lambda conn: conn.table("sums").acquire_owner(7), "owner and incarnation are strings"),
     "incarnation that is no text": (
         lambda conn: conn.table("sums").acquire_owner("job", incarnation=5),
         "owner and incarnation are strings",

@@ -199,7 +199,7 @@ OwnerLike = Owner | bytes
 def acquire(
     link: Link,
     info: TableInfo,
-    owner: str,
+    owner: str | None,
     *,
     columns: Iterable[str] | None,
     ttl: str | timedelta | None,
@@ -213,9 +213,10 @@ def acquire(
         UnsupportedError: the table has no owners.
         InvalidError: a column is unknown, or an argument is not understood.
     """
+    owner = str(uuid.uuid4()) if owner is None else owner
     if not isinstance(owner, str) or not isinstance(incarnation, str | None):
         raise InvalidError("owner and incarnation are strings", owner=repr(owner), incarnation=repr(incarnation))
-    named = None if columns is None else tuple([columns] if isinstance(columns, str) else name_list(columns))
+    named = None if columns is None else tuple(name_list(columns))
     ttl_ms = None if ttl is None else parse_duration_ms(ttl)
     call = AcquireOwner(
         info.table_id,

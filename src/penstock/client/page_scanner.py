@@ -69,10 +69,14 @@ class PageScanner:
         """Return the page of that call number.
 
         Raises:
-            InvalidScanRequestError: it is neither the next number nor the latest, or there is no session.
+            InvalidScanRequestError: it is no number, neither the next nor the latest, or there is no session.
             UnknownOrExpiredScannerError: the session is gone; go on with the last page's resume token.
             PenstockError: as the node answered.
         """
+        if not isinstance(call_seq_id, int) or isinstance(call_seq_id, bool):
+            raise InvalidScanRequestError(
+                "next() takes a call number: 1, then 2, and so on", call_seq_id=repr(call_seq_id)
+            )
         if self._scanner_id is None:
             why = _DONE if self._drained else "open the scanner first"
             raise InvalidScanRequestError(why, bucket=self._call.bucket, call_seq_id=call_seq_id)

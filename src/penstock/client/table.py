@@ -313,7 +313,7 @@ class Table(TableOwners):
         """
         return self._lookups.lookup(keys, columns)
 
-    def get(self, **key: Any) -> dict[str, Any] | None:
+    def get(self, /, **key: Any) -> dict[str, Any] | None:
         """Return the row of one key as a dict, None if there is none: `t.get(id=1)`.
 
         Raises:
@@ -323,7 +323,7 @@ class Table(TableOwners):
         """
         return self._lookups.get(key)
 
-    def prefix_lookup(self, **prefix: Any) -> pa.Table:
+    def prefix_lookup(self, /, **prefix: Any) -> pa.Table:
         """Return the live rows whose first key columns have these values: `t.prefix_lookup(city="Ulm")`.
 
         Raises:

@@ -25,12 +25,12 @@ class TableOwners:
 
     def acquire_owner(
         self,
-        owner: str,
+        owner: str | None,
         columns: Iterable[str] | None = None,
         ttl: str | timedelta | None = None,
         incarnation: str | None = None,
     ) -> Owner:
-        """Become the owner of columns, or of all; renewed in the background until released.
+        """Become the owner of columns, or of all, under an id, or a new one for None; renewed until it is released.
 
         The same id again fences the older holder. Who asks for a column that is declared not null gets all.
 

@@ -27,6 +27,7 @@ from penstock.client.writer_identity import WriterIdentity
 from penstock.errors import ClosedError, InvalidError, PenstockError
 from penstock.model.calls import WriteCall, WriteResult
 from penstock.model.facts import NO_ID
+from penstock.model.names import name_list
 from penstock.model.node import Writes
 from penstock.model.owner import AttemptEnd
 from penstock.model.quantity import parse_bytes
@@ -132,7 +133,7 @@ class Writer:
                 at when their batch is sent.
             PenstockError: the first failure of this writer.
         """
-        named = None if columns is None else tuple(columns)
+        named = None if columns is None else tuple(name_list(columns))
         self._take(
             data,
             ("upsert", named, agg_mode),
@@ -146,7 +147,7 @@ class Writer:
             InvalidError: the keys do not fit; the writer goes on without them.
             PenstockError: the first failure of this writer.
         """
-        named = None if columns is None else tuple(columns)
+        named = None if columns is None else tuple(name_list(columns))
         self._take(keys, ("delete", named), lambda rows: self._requests.delete(rows, named, self._owner, self._attempt))
 
     def append(self, data: object) -> None:

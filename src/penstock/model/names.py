@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -60,11 +61,15 @@ def name_list(columns: Iterable[str]) -> list[str]:
     """Return the column names given as a list, or as anything else that yields them.
 
     Raises:
-        InvalidError: it yields none; a bare string would yield its letters.
+        InvalidError: it yields none, or one twice; a bare string would yield its letters.
     """
     if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
         raise InvalidError("columns= takes a list of names", columns=columns)
-    return list(columns)
+    names = list(columns)
+    counts = Counter(name for name in names if isinstance(name, str))
+    if len(counts) < counts.total():
+        raise InvalidError("a column is named twice", column=counts.most_common(1)[0][0])
+    return names
 
 
 def check_text(value: str, what: str) -> str:
