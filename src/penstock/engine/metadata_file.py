@@ -74,7 +74,7 @@ def read_entry(row: tuple[object, ...], path: Path) -> tuple[str, bytes, int, by
         CorruptionError: it is not what was written.
     """
     key, value, version, digest = row
-    if not isinstance(key, bytes) or not isinstance(value, bytes) or not isinstance(version, int):
+    if not isinstance(key, bytes) or not isinstance(value, bytes) or not isinstance(version, int) or version < 0:
         damaged(path, "an entry is of the wrong kind")
     name = key.decode("ascii", "replace")
     if entry_digest(name, value, version) != digest:
@@ -165,7 +165,7 @@ def _read_first_format(connection: sqlite3.Connection, mark: MetadataMark, path:
         damaged(path, "it is older than its mark", commits=version, marked=mark.version())
     digests = {}
     for key, value, number in connection.execute("SELECT key, value, version FROM entry"):
-        if not isinstance(key, bytes) or not isinstance(value, bytes) or not isinstance(number, int):
+        if not isinstance(key, bytes) or not isinstance(value, bytes) or not isinstance(number, int) or number < 0:
             damaged(path, "an entry is of the wrong kind")
         digests[key.decode("ascii")] = (number, entry_digest(key.decode("ascii"), value, number))
     return digests

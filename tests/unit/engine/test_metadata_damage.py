@@ -196,6 +196,8 @@ def test_an_entry_that_somebody_changed_beside_us_is_told(tmp_path: Path) -> Non
     for statement in (
         "UPDATE entry SET value = value || x'00' WHERE key = (SELECT max(key) FROM entry)",
         "UPDATE entry SET version = version + 1 WHERE key = (SELECT max(key) FROM entry)",
+        "UPDATE entry SET version = -1 WHERE key = (SELECT max(key) FROM entry)",
+        "UPDATE entry SET value = 'text' WHERE key = (SELECT max(key) FROM entry)",
         "DELETE FROM entry WHERE key = (SELECT max(key) FROM entry)",
         "UPDATE chain SET version = version + 1",
         "DELETE FROM chain",
