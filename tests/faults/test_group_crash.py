@@ -138,6 +138,24 @@ def test_calls_are_whole_after_a_kill_however_seldom_the_log_is_synced(fsync: Fs
         crash_at(number, number, power_loss=False, fsync=fsync)
 
 
+def test_table_that_lost_acknowledged_calls_without_syncs_opens_again_and_again() -> None:
+    for seed in range(12):
+        print(f"seed={seed}")
+        life = GroupedLife(fsync=FsyncMode.NEVER)
+        for step in (life.upsert, life.upsert_some, life.delete, life.upsert):
+            step()
+        life.crash(seed, power_loss=True)
+        life.open()
+        life.seal()
+        life.crash(seed, power_loss=False)
+        life.open()
+        life.rows = life.found()
+        life.upsert_some()
+        life.upsert()
+        reopen(life, seed, power_loss=False)
+        life.close()
+
+
 def fail_at(number: int, seed: int) -> str:
     """Live with errors of the disk from an operation on, crash, and go on; return what became of the first error."""
     random = Random(seed * 10_000 + number)

@@ -37,6 +37,7 @@ class FoundLog:
         self.start = first_offset if self.manifest is None else self.manifest.log_start
         self.applied = applied
         self._durable = durable
+        self._forgiven = -1
         self.segments: list[tuple[str, Segment]] = []
         self._sealed: list[str] = []
         self._unfinished: str | None = None
@@ -47,13 +48,13 @@ class FoundLog:
     def group(self) -> int:
         """Return the last group that the bucket has a part of, -1 for none."""
         groups = [segment.groups[-1].number for _, segment in self.segments if segment.groups]
-        return max([-1 if self.manifest is None else self.manifest.group, *groups])
+        return max([-1 if self.manifest is None else self.manifest.group, self._forgiven, *groups])
 
     @property
     def whole_group(self) -> int:
         """Return the last group of which the bucket has all that it is to have."""
         last = next((segment.groups[-1] for _, segment in reversed(self.segments) if segment.groups), None)
-        return self.group - 1 if last is not None and last.goes_on else self.group
+        return self.group - 1 if last is not None and last.goes_on and self._forgiven < self.group else self.group
 
     @property
     def may_have_lost(self) -> bool:
@@ -63,6 +64,16 @@ class FoundLog:
         written is lost, whoever was killed.
         """
         return bool(self.segments) and self.segments[-1][1].boot not in {SYNCED, self.files.disk.boot_id()}
+
+    @property
+    def may_lack_groups(self) -> bool:
+        """Tell whether a power loss may have taken groups that were acknowledged, also if others followed since."""
+        known = {SYNCED, self.files.disk.boot_id()}
+        return any(segment.boot not in known for _, segment in self.segments)
+
+    def forgive(self, number: int) -> None:
+        """Take it that the bucket has nothing of a group any more: its next manifest says so."""
+        self._forgiven = max(self._forgiven, number)
 
     def marks(self) -> Iterator[GroupMark]:
         """Yield the groups of several buckets of which a part is in segments."""

@@ -32,7 +32,9 @@ def cut_unfinished_group(logs: Mapping[BucketId, FoundLog]) -> None:
         if number == last and all(log.can_cut(number) for log in holders):
             for log in holders:
                 log.cut(number)
-        elif all(logs[bucket].may_have_lost for bucket in lacking):
+        elif all(logs[bucket].may_lack_groups for bucket in lacking):
+            for bucket in lacking:
+                logs[bucket].forgive(number)
             _log.warning("a call is there in part: the machine stopped before it was synced buckets=%s", lacking)
         else:
             raise CorruptionError(
