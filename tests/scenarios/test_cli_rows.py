@@ -89,6 +89,9 @@ def test_scan_as_of_a_cut_shows_the_rows_of_that_time(orders: Penstock) -> None:
 
     assert [row["id"] for row in lines(orders("scan", "shop.orders"))] == [3]
     assert [row["id"] for row in lines(orders("scan", "shop.orders", "--as-of", cut))] == [1, 2, 3]
+    foreign = json.dumps({"database": "x", "table": 1, "offsets": {"0": "1", "1": "1"}})
+    refused = orders("scan", "shop.orders", "--as-of", foreign, code=2)
+    assert "the cut cannot be used here: it is of another database" in refused.stderr
 
 
 @pytest.mark.parametrize("output", ["csv", "json", "ndjson", "arrow", "parquet"])
