@@ -24,6 +24,7 @@ RECORD = OwnerRecord(
     accepted=(b"a" * 16, b"b" * 16),
     lost=False,
     released=True,
+    resting=True,
     principal="ann",
     offsets={BucketId(2, 0, 1): 99, BucketId(2, 70_000, 65_535): 1 << 60},
 )
@@ -57,12 +58,13 @@ def test_damage_is_found_out() -> None:
         OwnerRecord.from_bytes(frame(MAGIC, VERSION + 1, b""), table_id=2, name="key")
 
 
-def test_record_without_a_principal_is_anybodys() -> None:
+def test_record_of_version_1_without_a_principal_is_anybodys() -> None:
     facts = b'{"owner":"job","number":0,"columns":null,"fence":1,"session":1,"incarnation":null,"ttl_ms":1,"holder":"",'
     facts += b'"used_ms":0,"committed":-1,"opened":null,"accepted":[],"lost":false,"released":false}'
-    stored = frame(MAGIC, VERSION, len(facts).to_bytes(4, "little") + facts)
+    stored = frame(MAGIC, 1, len(facts).to_bytes(4, "little") + facts)
 
     record = OwnerRecord.from_bytes(stored, table_id=2, name="key")
 
     assert record.principal is None
     record.check_principal("bob")
+    record.check_outside()
