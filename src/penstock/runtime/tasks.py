@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -148,10 +149,12 @@ class TaskGroup:
             raise ClosedError("task group is closed; open the directory again")
 
     def _cancel_queued(self) -> None:
-        while not self._queue.empty():
-            task = self._queue.get()
-            if isinstance(task, _Submitted):
-                task.future.cancel()
+        # A worker may take the last one at any moment: whoever waited for it here would wait for ever.
+        with suppress(queue.Empty):
+            while True:
+                task = self._queue.get_nowait()
+                if isinstance(task, _Submitted):
+                    task.future.cancel()
 
     def _enqueue_due(self) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import logging
+import queue
 import subprocess
 import sys
 import threading
 from concurrent.futures import CancelledError
+from typing import Any
 
 import pytest
 
@@ -279,3 +281,19 @@ busy.wait()
     done = subprocess.run([sys.executable, "-c", script], timeout=60, check=False, capture_output=True)
 
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+class TakenQueue(queue.SimpleQueue[Any]):
+    """A queue of which a worker always takes the last task right after somebody saw it."""
+
+    def empty(self) -> bool:
+        """Tell what was true a moment ago."""
+        return False
+
+
+@pytest.mark.timeout(20)
+def test_closing_does_not_wait_for_a_task_that_a_worker_took_meanwhile() -> None:
+    group = TaskGroup(SystemClock(), workers=1, manual=True)
+    group._queue = TakenQueue()
+
+    assert group.close()
