@@ -12,12 +12,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := $(VENV)/.installed-bench
+RELEASE_TOOLS := $(VENV)/.installed-release
 
 # What follows a verb: `make test ARGS="-k torn -n 0"`.
 ARGS ?=
 JOBS ?= 2
 
-.PHONY: help install fmt check test test-all demo bench docs clean
+.PHONY: help install fmt check test test-all demo bench docs release clean
 
 help: ## Show the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +62,22 @@ bench: $(PEERS) ## Measure every job beside its peers: quickly, or as ARGS="--ro
 
 docs: $(STAMP) ## Build the documentation into site/ (ARGS="serve" to read it while writing)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --strict --quiet)
+
+$(RELEASE_TOOLS): pyproject.toml | $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
+	@touch $@
+
+# What users get is what is checked: the wheel, in an environment that has nothing else.
+release: $(RELEASE_TOOLS) ## Build wheel and sdist into dist/, check them, audit what they bring, list it (SBOM)
+	rm -rf dist build/release
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	build/release/bin/penstock --version
+	$(BIN)/pip-audit --path build/release/lib/python*/site-packages
+	$(BIN)/cyclonedx-py environment --output-reproducible --of JSON -o dist/sbom.cdx.json build/release/bin/python
+	ls -l dist
 
 clean: ## Remove caches and build output; .venv stays
 	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
