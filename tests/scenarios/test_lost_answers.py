@@ -13,6 +13,7 @@ import pytest
 
 import penstock
 from penstock.errors import AlreadyExistsError, LeaseNotFoundError, NotFoundError, TableNotFoundError, UnavailableError
+from penstock.model.principal import acting_as
 from penstock.server.answers import ANSWERS_MAX, KEPT_MS, Answers
 from penstock.testing.faulty_node import without_patience
 from penstock.testing.lossy_node import LossyNode
@@ -187,8 +188,20 @@ def test_only_the_newest_answers_are_kept_and_not_for_ever() -> None:
         answers.once(str(number), "drop_table", lambda: "first")
 
     assert answers.once(str(ANSWERS_MAX + 9), "drop_table", lambda: "again") == "first"
-    assert answers.once("0", "drop_table", lambda: "again") == "again"
-    assert len(answers._answers) <= ANSWERS_MAX
+    assert answers.once("10", "drop_table", lambda: "again") == "first"
+    assert answers.once("9", "drop_table", lambda: "again") == "again"
     clock.advance(KEPT_MS)
     answers.once("new", "drop_table", lambda: "new")
-    assert len(answers._answers) == 1
+    assert answers.once("11", "drop_table", lambda: "again") == "again"
+
+
+def test_answers_of_one_caller_do_not_make_those_of_another_go() -> None:
+    answers = Answers(ManualClock())
+    with acting_as("bob"):
+        answers.once("b", "drop_table", lambda: "first")
+    with acting_as("ann"):
+        for number in range(2 * ANSWERS_MAX):
+            answers.once(str(number), "drop_table", lambda: "first")
+
+    with acting_as("bob"):
+        assert answers.once("b", "drop_table", lambda: "again") == "first"

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from penstock.engine.catalog_records import (
     TABLE_COUNTER,
     CatalogRecords,
+    creator_key,
     database_key,
     dropped_key,
     encode,
@@ -34,6 +35,7 @@ from penstock.errors import (
     AlreadyExistsError,
     DatabaseNotFoundError,
     InvalidError,
+    LimitError,
     NotFoundError,
     TableNotFoundError,
 )
@@ -41,18 +43,27 @@ from penstock.model.aggregate import CHOICES, AggFunction
 from penstock.model.merge_engine import MergeEngine
 from penstock.model.names import DEFAULT_DATABASE, TablePath, check_database_name
 from penstock.model.near_name import did_you_mean
+from penstock.model.principal import UNNAMED, current
 from penstock.model.properties import change_properties
 from penstock.model.schema import Schema
+from penstock.model.share import Share
 from penstock.model.spec import check_properties
 from penstock.model.table import TableInfo, TableSpec
 from penstock.runtime.clock import Clock
+
+TABLES_MAX: Final = 10_000
 
 
 class Catalog:
     """Databases, tables, schemas and partitions of a node. Thread-safe; every change is durable when it returns."""
 
     def __init__(
-        self, store: MetadataStore, clock: Clock, is_used: Callable[[str], bool] = lambda directory: False
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        is_used: Callable[[str], bool] = lambda directory: False,
+        *,
+        tables_max: int = TABLES_MAX,
     ) -> None:
         """Read the catalog; make the database `default` if it is not there. `is_used` tells of a directory's being.
 
@@ -60,6 +71,7 @@ class Catalog:
             CorruptionError: an entry cannot be read.
         """
         self._clock = clock
+        self._tables_max = tables_max
         self._records = CatalogRecords(store, is_used)
         self.partitions = Partitions(self._records, clock)
         if DEFAULT_DATABASE not in self._records.databases:
@@ -119,6 +131,7 @@ class Catalog:
             InvalidError: no valid path.
             DatabaseNotFoundError: its database does not exist.
             AlreadyExistsError: there is a table of that name.
+            LimitError: there are too many tables, or too many of this caller.
         """
         parsed = TablePath.parse(path)
         with self._records.lock:
@@ -130,6 +143,7 @@ class Catalog:
                     return self.table(parsed)
                 found = str(TablePath(parsed.database, twin))
                 raise AlreadyExistsError(_taken("table", parsed.table, twin), table=found)
+            self._check_room()
             given = {field.name: getattr(spec, field.name) for field in dataclasses.fields(TableSpec)}
             table_id = self._records.next_table
             self._records.check_unused(table_id)
@@ -141,8 +155,11 @@ class Catalog:
                 **given,
             )
             database = database_key(parsed.database)
+            who = current()
+            creator = [] if who in UNNAMED else [Put(creator_key(table_id), encode(who), ABSENT)]
             self._records.commit(
                 [
+                    *creator,
                     Check(database, self._records.versions[database]),
                     Put(TABLE_COUNTER, encode(table_id + 1), self._records.expected(TABLE_COUNTER)),
                     Put(name_key(parsed), encode(table_id), ABSENT),
@@ -152,6 +169,8 @@ class Catalog:
             )
             self._records.next_table += 1
             self._records.ids[parsed] = table_id
+            if creator:
+                self._records.creators[table_id] = who
             self._records.schemas[table_id] = {0: info.schema}
             self._records.partitions[table_id] = {}
             self._records.tables[table_id] = info
@@ -305,11 +324,20 @@ class Catalog:
                 return
             self.partitions.forget_all(table_id)
             keys = [schema_key(table_id, schema_id) for schema_id in records.schemas[table_id]]
-            keys += [partition_counter_key(table_id), table_key(table_id), dropped_key(table_id)]
+            keys += [partition_counter_key(table_id), table_key(table_id), dropped_key(table_id), creator_key(table_id)]
             records.commit([Delete(key) for key in keys])
             records.dropped_tables.remove(table_id)
             del records.schemas[table_id], records.tables[table_id], records.partitions[table_id]
             records.next_partition.pop(table_id, None)
+            records.creators.pop(table_id, None)
+
+    def _check_room(self) -> None:
+        ids, creators = self._records.ids, self._records.creators
+        share = Share(current(), self._tables_max)
+        if not share.fits(sum(creators.get(table_id) == share.who for table_id in ids.values())):
+            raise share.refusal(LimitError, "the tables (tables.max)", "drop some")
+        if len(ids) >= self._tables_max:
+            raise LimitError("there are tables.max tables; drop some, or raise the setting", max=self._tables_max)
 
     def _check_database(self, name: str) -> None:
         if name not in self._records.databases:

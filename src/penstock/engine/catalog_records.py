@@ -3,6 +3,7 @@
 `catalog/database/<name>`                      when it was created
 `catalog/name/<database>/<table>`              the id of the table that has the name
 `catalog/table/<table>`                        the table, without its columns
+`catalog/creator/<table>`                      who created it, if the caller had a name
 `catalog/schema/<table>/<schema>`              the columns, one entry for each schema id
 `catalog/partition/<table>/<partition>`        a partition
 `catalog/dropped/<table>[/<partition>]`        dropped, directories not removed yet
@@ -45,6 +46,11 @@ def name_key(path: TablePath) -> str:
 def table_key(table_id: int) -> str:
     """Return the key of a table."""
     return f"{ROOT}table/{table_id}"
+
+
+def creator_key(table_id: int) -> str:
+    """Return the key that says who created a table."""
+    return f"{ROOT}creator/{table_id}"
 
 
 def schema_key(table_id: int, schema_id: int) -> str:
@@ -100,6 +106,7 @@ class CatalogRecords:
         self.databases: set[str] = set()
         self.tables: dict[int, TableInfo] = {}
         self.ids: dict[TablePath, int] = {}
+        self.creators: dict[int, str] = {}
         self.schemas: dict[int, dict[int, Schema]] = {}
         self.partitions: dict[int, dict[str, PartitionInfo]] = {}
         self.dropped_tables: set[int] = set()
@@ -117,6 +124,7 @@ class CatalogRecords:
         self._read_dropped(entries.get("dropped", []))
         self._read_tables(entries.get("table", []))
         self._read_partitions(entries.get("partition", []))
+        self.creators = {_ids(entry)[0]: value for entry, value in _decoded(entries.get("creator", []))}
         for entry, value in _decoded(entries.get("gone", [])):
             table_id, partition_id = _ids(entry)
             self.gone.setdefault(table_id, {})[partition_id] = GonePartition.from_json(partition_id, value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +24,8 @@ from penstock.errors import (
 )
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import Cut
+from penstock.model.principal import current
+from penstock.model.share import Share
 from penstock.runtime.clock import Clock
 from penstock.tablet.tablet import Tablet
 
@@ -36,16 +39,19 @@ class _OpenCut:
     tablets: dict[BucketId, Tablet]
     ids: Mapping[TableBucket, BucketId]
     used_ms: int
+    principal: str
 
 
 class Cuts:
     """The open cuts of a node. Thread-safe."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, most: int = CUTS_MAX) -> None:
+        self._most = most
         self._ttl_ms = settings.scanner_ttl_ms
         self._clock = clock
         self._lock = threading.Lock()
         self._cuts: dict[str, _OpenCut] = {}
+        self._callers: Counter[str] = Counter()
 
     def open(
         self,
@@ -60,12 +66,16 @@ class Cuts:
             PartitionNotFoundError: a partition does not exist (any more).
             OffsetOutOfRangeError: `as_of` is below a base or beyond an end.
             NotLeaderError: a bucket is not led here.
-            TooManyScannersError: there are too many cuts.
+            TooManyScannersError: there are too many cuts, or too many of this caller.
         """
+        who = current()
+        share = Share(who, self._most)
         with self._lock:
-            if len(self._cuts) >= CUTS_MAX:
+            if not share.fits(self._callers[who]):
+                raise share.refusal(TooManyScannersError, "the open cuts", "release some, or wait until they expire")
+            if len(self._cuts) >= self._most:
                 raise TooManyScannersError(
-                    "too many cuts are open; release some, or wait until they expire", max=CUTS_MAX
+                    "too many cuts are open; release some, or wait until they expire", max=self._most
                 )
         if as_of is None:
             names = {table.bucket_id(bucket): bucket for bucket in (table.buckets() if buckets is None else buckets)}
@@ -79,7 +89,8 @@ class Cuts:
         tablets = {bucket: tablet for bucket in offsets if (tablet := table.committer.tablets.get(bucket)) is not None}
         with self._lock:
             ids = {name: bucket for bucket, name in names.items()}
-            self._cuts[cut_id] = _OpenCut(table, offsets, tablets, ids, self._clock.monotonic_ms())
+            self._cuts[cut_id] = _OpenCut(table, offsets, tablets, ids, self._clock.monotonic_ms(), who)
+            self._callers[who] += 1
         return Cut(cut_id, {names[bucket]: offset for bucket, offset in offsets.items()})
 
     def find(self, cut_id: str, name: TableBucket) -> BucketId | None:
@@ -107,6 +118,8 @@ class Cuts:
         """Unpin a cut; idempotent."""
         with self._lock:
             cut = self._cuts.pop(cut_id, None)
+            if cut is not None:
+                self._callers[cut.principal] -= 1
         if cut is not None:
             unpin(cut.table, _pin_name(cut_id), cut.offsets)
 

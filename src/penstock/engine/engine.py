@@ -86,7 +86,8 @@ class Engine(LeaseCalls, OwnerCalls):
         self._tasks = tasks
         self._closed = False
         steady = SteadyClock(clock)
-        self._catalog = Catalog(metadata, LatestClock(steady, clock), storage.disk.exists)
+        dated = LatestClock(steady, clock)
+        self._catalog = Catalog(metadata, dated, storage.disk.exists, tables_max=settings.tables_max)
         self._identity = Identity(metadata)
         self._grace = Grace(settings.scanner_ttl_ms, clock)
         holds, book = Holds(), LeaseBook(metadata, clock)

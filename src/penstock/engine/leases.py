@@ -21,6 +21,7 @@ from penstock.model.bucket import BucketId
 from penstock.model.lease import AcquireLease, check_lease_id
 from penstock.model.principal import UNNAMED, current, may_change
 from penstock.model.quantity import format_duration_ms
+from penstock.model.share import Share
 from penstock.runtime.clock import Clock
 
 Freed = Callable[[Collection[BucketId]], None]
@@ -44,6 +45,7 @@ class Leases:
         self._book = book
         self._holds = holds
         self._claims = claims
+        self._most = settings.leases_max
         self._duration_max_ms = settings.lease_duration_max_ms
         self._clock = clock
         self._freed = freed
@@ -55,7 +57,8 @@ class Leases:
 
         Raises:
             InvalidError: id or duration are not what they may be.
-            LimitError: the duration, or the number of buckets, is above the limit.
+            LimitError: the duration, the number of buckets, or that of leases, in all or of this caller, is above the
+                limit.
             PermissionDeniedError: somebody else has a lease of that id.
             TableNotFoundError: a table whose newest snapshots, or whose cut, are wanted was dropped.
             UnsupportedError: it is a log table, which has no snapshots.
@@ -70,9 +73,11 @@ class Leases:
                 if lease is not None:
                     _check_owner(lease)
                     if lease.owner in UNNAMED:
+                        self._check_share(current())
                         lease = replace(lease, owner=current())
                     lease = self._extended(lease, call.duration_ms)
                 else:
+                    self._check_room()
                     lease = self._new(call)
                 before = lease.holds
                 if len(before | claimed.holds) > BUCKETS_MAX:
@@ -170,6 +175,19 @@ class Leases:
         for lease in gone:
             self._freed(lease.holds)
         return len(gone)
+
+    def _check_room(self) -> None:
+        self._check_share(current())
+        if sum(not self._has_expired(lease) for lease in self._leases.values()) >= self._most:
+            raise LimitError(
+                "there are kv.lease.max-per-server leases; release some, or wait until some expire", max=self._most
+            )
+
+    def _check_share(self, who: str) -> None:
+        share = Share(who, self._most)
+        held = sum(lease.owner == who and not self._has_expired(lease) for lease in self._leases.values())
+        if not share.fits(held):
+            raise share.refusal(LimitError, "the leases (kv.lease.max-per-server)", "release some")
 
     def _new(self, call: AcquireLease) -> Lease:
         deadline_ms = self._clock.monotonic_ms() + call.duration_ms

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -18,13 +19,16 @@ from typing import Final
 from penstock.engine.live_table import LiveTable
 from penstock.engine.metadata import Delete, MetadataStore, Put
 from penstock.engine.table_pins import pin, unpin
-from penstock.errors import InvalidError, OffsetOutOfRangeError, PartitionNotFoundError
+from penstock.errors import InvalidError, OffsetOutOfRangeError, PartitionNotFoundError, TooManyScannersError
 from penstock.model.bucket import BucketId
 from penstock.model.calls import Cut
+from penstock.model.principal import current
+from penstock.model.share import Share
 from penstock.runtime.clock import Clock
 
 PREFIX: Final = "named-cuts/"
 NAME_LENGTH_MAX: Final = 400
+CUTS_MAX: Final = 10_000
 TTL_MS_MAX: Final = 24 * 3_600_000
 
 
@@ -36,6 +40,7 @@ class _NamedCut:
     ttl_ms: int
     used_ms: int
     written_ms: int
+    principal: str
 
     @property
     def pin_name(self) -> str:
@@ -45,9 +50,10 @@ class _NamedCut:
 class NamedCuts:
     """The named cuts of a node. Thread-safe."""
 
-    def __init__(self, metadata: MetadataStore, clock: Clock) -> None:
+    def __init__(self, metadata: MetadataStore, clock: Clock, most: int = CUTS_MAX) -> None:
         self._metadata = metadata
         self._clock = clock
+        self._most = most
         self._lock = threading.Lock()
         self._cuts: dict[str, _NamedCut] = {}
         self._forget_expired()
@@ -60,6 +66,7 @@ class NamedCuts:
             OffsetOutOfRangeError: the cut was fixed, but can no longer be read.
             PartitionNotFoundError: the cut was fixed, but a partition of it is gone.
             NotLeaderError: a bucket is not led here.
+            TooManyScannersError: there are too many, or too many of this caller.
         """
         if not name or not name.isprintable() or len(name) > NAME_LENGTH_MAX:
             raise InvalidError(f"a cut's name has 1 to {NAME_LENGTH_MAX} printable characters", name=ascii(name)[:80])
@@ -69,6 +76,7 @@ class NamedCuts:
         with self._lock:
             cut = self._cuts.get(key)
             if cut is None or self._expired(cut):
+                self._check_room()
                 cut = self._stored(key, table, ttl_ms) or self._present(key, table, ttl_ms)
                 self._cuts[key] = cut
             else:
@@ -82,12 +90,28 @@ class NamedCuts:
     def reap(self) -> int:
         """Let go of the cuts that nobody used for their time; return how many."""
         with self._lock:
-            over = [cut for cut in self._cuts.values() if self._expired(cut)]
-            for cut in over:
-                self._metadata.commit([Delete(cut.key)])
-                del self._cuts[cut.key]
-                unpin(cut.table, cut.pin_name, cut.offsets)
+            return self._let_go()
+
+    def _let_go(self) -> int:
+        over = [cut for cut in self._cuts.values() if self._expired(cut)]
+        for cut in over:
+            self._metadata.commit([Delete(cut.key)])
+            del self._cuts[cut.key]
+            unpin(cut.table, cut.pin_name, cut.offsets)
         return len(over)
+
+    def _check_room(self) -> None:
+        who = current()
+        share = Share(who, self._most)
+        held = Counter(cut.principal for cut in self._cuts.values())
+        if share.fits(held[who]) and len(self._cuts) < self._most:
+            return
+        if self._let_go():
+            self._check_room()
+        elif not share.fits(held[who]):
+            raise share.refusal(TooManyScannersError, "the named cuts", "wait until those of ended jobs expire")
+        else:
+            raise TooManyScannersError("too many named cuts are kept; wait until some expire", max=self._most)
 
     def _present(self, key: str, table: LiveTable, ttl_ms: int) -> _NamedCut:
         while True:
@@ -123,7 +147,7 @@ class NamedCuts:
 
     def _made(self, key: str, table: LiveTable, offsets: Mapping[BucketId, int], ttl_ms: int) -> _NamedCut:
         now_ms = self._clock.monotonic_ms()
-        return _NamedCut(key, table, offsets, ttl_ms, used_ms=now_ms, written_ms=now_ms)
+        return _NamedCut(key, table, offsets, ttl_ms, used_ms=now_ms, written_ms=now_ms, principal=current())
 
     def _write(self, cut: _NamedCut) -> None:
         offsets = [[bucket.partition_id, bucket.bucket, offset] for bucket, offset in cut.offsets.items()]

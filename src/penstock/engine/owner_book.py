@@ -8,8 +8,9 @@ from dataclasses import replace
 from penstock.engine.live_owner import Columns, LiveOwner
 from penstock.engine.metadata import ABSENT, Delete, MetadataStore, Put
 from penstock.engine.owner_record import OwnerRecord, number_key, record_key, table_prefix
-from penstock.errors import ConflictError, FencedError, OwnerNotFoundError
+from penstock.errors import ConflictError, FencedError, LimitError, OwnerNotFoundError
 from penstock.model.owner_token import OwnerToken
+from penstock.model.share import Share
 from penstock.runtime.clock import Clock
 
 RESTART_GRACE_MS = 60_000
@@ -93,6 +94,22 @@ class OwnerBook:
             for owner in self._owners.values()
             if owner.record.number != besides and owner.keeps and owner.shares(columns)
         ]
+
+    def check_room(self, who: str, most: int) -> None:
+        """Refuse another owner where there are as many as there may be, in all or of a caller.
+
+        Raises:
+            LimitError: there are.
+        """
+        share = Share(who, most)
+        if not share.fits(sum(owner.record.principal == who for owner in self._owners.values())):
+            raise share.refusal(
+                LimitError, "the table's owners (owner.max-per-table)", "drop_owner those of jobs that are gone"
+            )
+        if len(self._owners) >= most:
+            raise LimitError(
+                "the table has owner.max-per-table owners; drop_owner those of jobs that are gone", most=most
+            )
 
     def add(self, record: OwnerRecord) -> LiveOwner:
         """Store a new owner under the next number."""

@@ -60,6 +60,7 @@ class Owners:
         Raises:
             LockedError: another owner holds one of the columns.
             ConflictError: the id belongs to another incarnation.
+            LimitError: the table, or this caller on it, has too many owners.
             PermissionDeniedError: the id is somebody else's.
             UnsupportedError: the table has no owners.
         """
@@ -236,6 +237,8 @@ class Owners:
                 incarnation=owner.record.incarnation,
                 asked=call.incarnation,
             )
+        if owner is None:
+            self._book.check_room(who, self._settings.owners_per_table_max)
         others = self._book.holding(columns, besides=number) if self._table.info.options.column_lock_enabled else []
         for other in others:
             if other.holds(now_ms):

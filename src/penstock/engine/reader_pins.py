@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +13,8 @@ from penstock.engine.settings import Settings
 from penstock.engine.table_pins import pin, unpin
 from penstock.errors import OverloadedError
 from penstock.model.bucket import BucketId
+from penstock.model.principal import current
+from penstock.model.share import Share
 from penstock.runtime.clock import Clock
 
 READERS_MAX: Final = 10_000
@@ -23,16 +26,19 @@ class _Reader:
     buckets: frozenset[BucketId]
     used_ms: int
     births: int | None
+    principal: str
 
 
 class ReaderPins:
     """The pins of all log readers of a node, by table and reader. Thread-safe."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, most: int = READERS_MAX) -> None:
+        self._most = most
         self._ttl_ms = settings.scanner_ttl_ms
         self._clock = clock
         self._lock = threading.Lock()
         self._readers: dict[tuple[int, str], _Reader] = {}
+        self._callers: Counter[str] = Counter()
 
     def stand(
         self, table: LiveTable, reader_id: str, offsets: Mapping[BucketId, int], births: int | None = None
@@ -44,21 +50,26 @@ class ReaderPins:
         Raises:
             OffsetOutOfRangeError: a position is below the base; names the bucket.
             NotLeaderError: a bucket is not open here.
-            OverloadedError: there are too many readers.
+            OverloadedError: there are too many readers, or too many of this caller.
         """
+        who = current()
+        share = Share(who, self._most)
         name = f"reader-{reader_id}"
         key = (table.info.table_id, reader_id)
         with self._lock:
             known = self._readers.get(key)
-            if known is None and len(self._readers) >= READERS_MAX:
-                raise OverloadedError("too many readers pin the log; try again later", max=READERS_MAX)
+            if known is None and not share.fits(self._callers[who]):
+                raise share.refusal(OverloadedError, "the readers that pin the log", "close some change streams")
+            if known is None and len(self._readers) >= self._most:
+                raise OverloadedError("too many readers pin the log; try again later", max=self._most)
             pin(table, name, offsets)
             if known is not None:
                 unpin(known.table, name, known.buckets - offsets.keys())
+                del self._readers[key]
+                self._callers[known.principal] -= 1
             if offsets or births is not None:
-                self._readers[key] = _Reader(table, frozenset(offsets), self._clock.monotonic_ms(), births)
-            else:
-                self._readers.pop(key, None)
+                self._readers[key] = _Reader(table, frozenset(offsets), self._clock.monotonic_ms(), births, who)
+                self._callers[who] += 1
 
     def awaits(self, table_id: int, partition_id: int) -> bool:
         """Tell whether a reader follows a table who has not heard of a partition yet."""
@@ -75,5 +86,6 @@ class ReaderPins:
             gone = [key for key, reader in self._readers.items() if now_ms - reader.used_ms > self._ttl_ms]
             for key in gone:
                 reader = self._readers.pop(key)
+                self._callers[reader.principal] -= 1
                 unpin(reader.table, f"reader-{key[1]}", reader.buckets)
         return len(gone)

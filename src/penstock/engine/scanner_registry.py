@@ -1,6 +1,7 @@
 """Which scan sessions there are: found again, limited, expired, closed.
 
-- A slot is taken before a scan is opened and given back when its session goes.
+- A slot is taken before a scan is opened and given back when its session goes. A caller with a name has a
+  share of the slots, of each bucket and in all.
 - A session is let in only under the term that its bucket had when the slot was taken. Giving a bucket
   up changes the term first, so a scan that was being opened meanwhile leaves nothing behind.
 - Idle longer than the TTL is expired, seen on access as well as by the reaper. A call under way keeps
@@ -23,6 +24,7 @@ from penstock.errors import PermissionDeniedError, TooManyScannersError, Unavail
 from penstock.model.bucket import BucketId
 from penstock.model.calls import ScannerInfo
 from penstock.model.principal import current
+from penstock.model.share import Share
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 
@@ -40,6 +42,8 @@ class ScannerRegistry:
         self._drained: OrderedDict[str, ScanSession] = OrderedDict()
         self._slots: Counter[BucketId] = Counter()
         self._opening: set[str] = set()
+        self._caller_slots: Counter[str] = Counter()
+        self._caller_bucket_slots: Counter[tuple[str, BucketId]] = Counter()
         self._terms: Counter[BucketId] = Counter()
         self._node_term = 0
         self._open = metrics.gauge("penstock_scanner_open")
@@ -67,11 +71,16 @@ class ScannerRegistry:
         """Take room for a session; return the term that it is opened under.
 
         Raises:
-            TooManyScannersError: the bucket or the node has no room.
+            TooManyScannersError: the bucket or the node has no room, or none for this caller.
         """
+        who = current()
         with self._lock:
-            if not self._has_room(bucket):
+            if not self._has_room(bucket) or self._used_up(bucket, who) is not None:
                 self._evict_expired()
+            used_up = self._used_up(bucket, who)
+            if used_up is not None:
+                self._rejected.inc()
+                raise used_up.refusal(TooManyScannersError, "the scanners", "close one, or try again later")
             if not self._has_room(bucket):
                 self._rejected.inc()
                 raise TooManyScannersError(
@@ -82,12 +91,14 @@ class ScannerRegistry:
                     on_server_max=self._settings.scanners_per_server_max,
                 )
             self._slots[bucket] += 1
+            self._caller_slots[who] += 1
+            self._caller_bucket_slots[who, bucket] += 1
             return self._node_term, self._terms[bucket]
 
     def give_slot(self, bucket: BucketId) -> None:
-        """Give back room that no session came to use."""
+        """Give back room of whoever acts that no session came to use."""
         with self._lock:
-            self._free(bucket)
+            self._free(bucket, current())
 
     def admit(self, session: ScanSession, term: Term) -> None:
         """Let a session in; it keeps the slot that was taken for it, unless it is drained already.
@@ -212,6 +223,14 @@ class ScannerRegistry:
             and self._slots.total() < settings.scanners_per_server_max
         )
 
+    def _used_up(self, bucket: BucketId, who: str) -> Share | None:
+        """Return the share that a caller has no more of; None if it may have another scanner."""
+        in_bucket = Share(who, self._settings.scanners_per_bucket_max)
+        in_all = Share(who, self._settings.scanners_per_server_max)
+        if not in_all.fits(self._caller_slots[who]):
+            return in_all
+        return None if in_bucket.fits(self._caller_bucket_slots[who, bucket]) else in_bucket
+
     def _has_expired(self, session: ScanSession) -> bool:
         if session.calls_under_way:
             return False
@@ -244,14 +263,18 @@ class ScannerRegistry:
     def _remove(self, session: ScanSession) -> None:
         self._drained.pop(session.scanner_id, None)
         if self._sessions.pop(session.scanner_id, None) is not None:
-            self._free(session.plan.bucket)
+            self._free(session.plan.bucket, session.principal)
             unpin(session.table, session.pin_name, [session.plan.bucket])
             self._open.set(len(self._sessions))
 
-    def _free(self, bucket: BucketId) -> None:
+    def _free(self, bucket: BucketId, who: str) -> None:
         self._slots[bucket] -= 1
         if not self._slots[bucket]:
             del self._slots[bucket]
+        self._caller_slots[who] -= 1
+        self._caller_bucket_slots[who, bucket] -= 1
+        if not self._caller_bucket_slots[who, bucket]:
+            del self._caller_bucket_slots[who, bucket]
 
 
 def _check_principal(session: ScanSession) -> None:

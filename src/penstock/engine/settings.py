@@ -78,9 +78,11 @@ class Settings:
     snapshot_interval_ms: int = _duration("kv.snapshot.interval", 600_000, "how often snapshots are taken")
     snapshots_retained: int = _count("kv.snapshot.num-retained", 2, "snapshots kept of each bucket")
     lease_duration_max_ms: int = _duration("kv.lease.max-duration", 7 * _DAY_MS, "how long a lease may last")
+    leases_max: int = _count("kv.lease.max-per-server", 10_000, "leases on the node")
     column_lock_ttl_ms: int = _duration("column-lock.ttl", 60_000, "how long an owner may be silent")
     owner_abandon_after_ms: int = _duration("owner.abandon-after", _DAY_MS, "when leftovers of an owner are undone")
     owner_retention_ms: int = _duration("owner.retention", 90 * _DAY_MS, "how long an unused owner is remembered")
+    owners_per_table_max: int = _count("owner.max-per-table", 10_000, "owners remembered of one table")
     segment_bytes: int = _size("log.segment-bytes", 64 * _MB, "size of a log segment", 4096)
     fsync: FsyncMode = field(
         default=FsyncMode.ALWAYS,
@@ -93,6 +95,7 @@ class Settings:
         "kv.index.front-bytes", 256 * _MB, "memory for keys in front of the index; 0 for none", 0
     )
     request_bytes_max: int = _size("request.max-bytes", 64 * _MB, "largest message to a server", 1024)
+    tables_max: int = _count("tables.max", 10_000, "tables on the node")
     call_bytes_max: int = _size("call.max-bytes", 1024 * _MB, "largest write; to a server it travels in pieces", 1024)
 
     def __post_init__(self) -> None:

@@ -1,13 +1,15 @@
 """Answers to calls that must not be done twice: whoever asks again, because the answer got lost, gets it again.
 
-Kept in memory, the newest of them, for a while: a client asks again within half a minute. A server that is
+Kept in memory, the newest of each caller, for a while: a client asks again within half a minute. A server that is
 started anew knows none; the client then says that the call may have been done.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 from penstock.errors import InvalidError, PenstockError, UnavailableError
@@ -39,7 +41,8 @@ class Answers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._answers: dict[tuple[str, str], _Answer] = {}
+        # Apart for each caller: none of them makes the answers of another go.
+        self._callers: dict[str, OrderedDict[str, _Answer]] = {}
 
     def once(self, request_id: object, call: str, perform: Callable[[], Any]) -> Any:
         """Return what `perform` returns, or what it returned when the same request came before.
@@ -51,11 +54,11 @@ class Answers:
         """
         if type(request_id) is not str or not 0 < len(request_id) <= REQUEST_ID_LENGTH_MAX:
             raise InvalidError("malformed message: a request has an id of a few letters")
-        key = (current(), request_id)
+        who = current()
         while True:
-            answer, mine = self._find(key, call)
+            answer, mine = self._find(who, request_id, call)
             if mine:
-                return self._perform(key, answer, perform)
+                return self._perform(who, request_id, answer, perform)
             if answer.call != call:
                 raise InvalidError("the request's id is that of another call", call=call)
             if not answer.done.wait(WAIT_SECONDS_MAX):
@@ -65,25 +68,26 @@ class Answers:
             if answer.error is not None:
                 raise answer.error
 
-    def _find(self, key: tuple[str, str], call: str) -> tuple[_Answer, bool]:
+    def _find(self, who: str, request_id: str, call: str) -> tuple[_Answer, bool]:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            known = self._answers.get(key)
+            answers = self._callers.setdefault(who, OrderedDict())
+            known = answers.get(request_id)
             if known is not None:
                 return known, False
             # In the order in which they were begun: the oldest stand first.
-            for old, answer in list(self._answers.items())[: len(self._answers) - ANSWERS_MAX + 1]:
+            for old, answer in list(islice(answers.items(), max(0, len(answers) - ANSWERS_MAX + 1))):
                 if answer.done.is_set():
-                    del self._answers[old]
-            while self._answers:
-                old, answer = next(iter(self._answers.items()))
+                    del answers[old]
+            while answers:
+                old, answer = next(iter(answers.items()))
                 if now_ms - answer.begun_ms < KEPT_MS or not answer.done.is_set():
                     break
-                del self._answers[old]
-            self._answers[key] = found = _Answer(call, now_ms)
+                del answers[old]
+            answers[request_id] = found = _Answer(call, now_ms)
             return found, True
 
-    def _perform(self, key: tuple[str, str], answer: _Answer, perform: Callable[[], Any]) -> Any:
+    def _perform(self, who: str, request_id: str, answer: _Answer, perform: Callable[[], Any]) -> Any:
         try:
             answer.result = (perform(),)
             return answer.result[0]
@@ -94,5 +98,5 @@ class Answers:
         finally:
             if answer.result is None and answer.error is None:
                 with self._lock:
-                    del self._answers[key]
+                    del self._callers[who][request_id]
             answer.done.set()

@@ -68,7 +68,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         """Answer the calls of one stream until it ends."""
         try:
             self._check_meant(descriptor.command)
-            with self._gate.stream(context.peer()) as stream:
+            who = principal_of(context, certified=self._certified)
+            with self._gate.stream(context.peer(), who) as stream:
                 self._opened.inc()
                 try:
                     self._converse(context, stream, reader, writer)
@@ -147,16 +148,16 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _export(self, peer: str, ticket: bytes, principal: str) -> Iterator[Page]:
         gate = self._gate
-        gate.take_place("exports", self._settings.exports_max)
+        gate.take_place("exports", self._settings.exports_max, principal)
         try:
-            with gate.stream(peer) as stream:
+            with gate.stream(peer, principal) as stream:
                 stream.idle_since_ms = None
                 for page in self._handler.export(ticket, principal):
                     gate.begin_send(stream)
                     yield page
                     gate.end_send(stream)
         finally:
-            gate.give_place("exports")
+            gate.give_place("exports", principal)
 
     def _batches(self, first: Page, pages: Iterator[Page]) -> Iterator[pa.RecordBatch]:
         try:

@@ -1,7 +1,8 @@
 """The gate: who is inside, with how much, and who is turned away.
 
 Everything a client can make a server hold is counted here before it is held: streams, calls, waits,
-bytes. Over a limit the caller gets `OverloadedError` and the others are served on.
+bytes. Over a limit the caller gets `OverloadedError` and the others are served on. A caller with a name
+has a share of each limit (`penstock.model.share`), however many connections it opens.
 
 What happens on every call is plain methods under one plain lock: as context managers they were a
 quarter of what a small call costs.
@@ -17,6 +18,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.errors import OverloadedError, UnavailableError
+from penstock.model.principal import LOCAL
+from penstock.model.share import Share
 from penstock.runtime.clock import Clock
 from penstock.server.settings import ServerSettings
 from penstock.wire.piece import Assembly
@@ -35,6 +38,7 @@ class Stream:
     """
 
     peer: str
+    principal: str
     idle_since_ms: int | None
     sending_since_ms: int | None = None
     held: int = 0
@@ -58,6 +62,11 @@ class Gate:
         self._streams: set[Stream] = set()
         self._peer_streams: dict[str, int] = {}
         self._peer_bytes: dict[str, int] = {}
+        # Callers with a name are few, and stay: their counts may be left at nothing.
+        self._caller_streams: Counter[str] = Counter()
+        self._caller_bytes: Counter[str] = Counter()
+        self._caller_roomy: Counter[str] = Counter()
+        self._caller_places: Counter[tuple[str, str]] = Counter()
         self._bytes = 0
         self._roomy = 0
         self._calls = 0
@@ -67,16 +76,19 @@ class Gate:
         self._closed = False
 
     @contextmanager
-    def stream(self, peer: str) -> Iterator[Stream]:
-        """Let a stream in.
+    def stream(self, peer: str, who: str = LOCAL) -> Iterator[Stream]:
+        """Let a stream of a caller in.
 
         Raises:
-            OverloadedError: the server, or this connection, has as many as it may.
+            OverloadedError: the server, this connection or the caller has as many as it may.
             UnavailableError: the server is stopping.
         """
-        stream = Stream(peer, self._clock.monotonic_ms())
+        stream = Stream(peer, who, self._clock.monotonic_ms())
+        share = Share(who, self._settings.streams_max)
         with self._lock:
             self._check_open()
+            if not share.fits(self._caller_streams[who]):
+                raise share.refusal(OverloadedError, "the server's streams", "close some connections")
             if len(self._streams) >= self._settings.streams_max:
                 raise OverloadedError("the server has too many open streams", most=self._settings.streams_max)
             if self._peer_streams.get(peer, 0) >= self._settings.peer_streams_max:
@@ -85,6 +97,7 @@ class Gate:
             self._streams.add(stream)
             self._arrivals[peer] += 1
             _count(self._peer_streams, peer, 1)
+            self._caller_streams[who] += 1
         try:
             yield stream
         finally:
@@ -92,6 +105,7 @@ class Gate:
             with self._lock:
                 self._streams.discard(stream)
                 _count(self._peer_streams, peer, -1)
+                self._caller_streams[who] -= 1
 
     def begin_call(self, stream: Stream) -> None:
         """Note that a call has arrived on a stream."""
@@ -105,12 +119,16 @@ class Gate:
         """Hold so many bytes for a stream's call, in place of those held before.
 
         Raises:
-            OverloadedError: there are too many in flight, of all or of this connection; what was held is held on.
+            OverloadedError: there are too many in flight, of all, of this connection or of its caller; what was held
+                is held on.
         """
         settings = self._settings
         with self._lock:
             more = size - stream.held
             if more > 0:
+                share = Share(stream.principal, settings.memory_bytes_max)
+                if not share.fits(self._caller_bytes[stream.principal] - stream.held, size):
+                    raise share.refusal(OverloadedError, "the bytes in flight", "try again when other calls are done")
                 if self._bytes + more > settings.memory_bytes_max:
                     most = settings.memory_bytes_max
                     raise OverloadedError("the server has too much in flight; try again", most=most)
@@ -130,19 +148,24 @@ class Gate:
         # Whatever is larger by what it has besides its rows, or was allowed all the same, has all the room there is.
         size = min(size, settings.call_bytes_max)
         end_ms = self._clock.monotonic_ms() + settings.wait_ms_max
+        who = stream.principal
+        share = Share(who, settings.call_bytes_max)
         self.give_room(stream)
         with self._changed:
-            while self._roomy + size > settings.call_bytes_max:
+            while self._roomy + size > settings.call_bytes_max or not share.fits(self._caller_roomy[who], size):
                 self._check_open()
                 if gone():
                     raise UnavailableError("the client went away while its call waited for room")
                 if self._clock.monotonic_ms() >= end_ms:
+                    if not share.fits(self._caller_roomy[who], size):
+                        raise share.refusal(OverloadedError, "the room for large calls", "try again")
                     most = settings.call_bytes_max
                     raise OverloadedError("the server has too many large calls under way; try again", most=most)
                 self._changed.wait(settings.wait_slice_ms / 1000)
             self._check_open()
             stream.roomy = size
             self._roomy += size
+            self._caller_roomy[who] += size
 
     def give_room(self, stream: Stream) -> None:
         """Give the room of a stream back, and forget the pieces in it; idempotent."""
@@ -150,6 +173,7 @@ class Gate:
         if stream.roomy:
             with self._changed:
                 self._roomy -= stream.roomy
+                self._caller_roomy[stream.principal] -= stream.roomy
                 stream.roomy = 0
                 self._changed.notify_all()
 
@@ -173,23 +197,28 @@ class Gate:
             if self._closed:
                 self._changed.notify_all()
 
-    def take_place(self, kind: str, most: int) -> None:
-        """Take one of the places for a kind of work; give it back with `give_place`.
+    def take_place(self, kind: str, most: int, who: str = LOCAL) -> None:
+        """Take one of the places for a kind of work, for a caller; give it back with `give_place`.
 
         Raises:
-            OverloadedError: all places are taken.
+            OverloadedError: all places are taken, or all that the caller may have.
             UnavailableError: the server is stopping.
         """
+        share = Share(who, most)
         with self._lock:
             self._check_open()
+            if not share.fits(self._caller_places[kind, who]):
+                raise share.refusal(OverloadedError, f"the {kind} under way", "try again")
             if self._places[kind] >= most:
                 raise OverloadedError(f"the server has too many {kind} under way; try again", most=most)
             self._places[kind] += 1
+            self._caller_places[kind, who] += 1
 
-    def give_place(self, kind: str) -> None:
-        """Give a place back."""
+    def give_place(self, kind: str, who: str = LOCAL) -> None:
+        """Give a caller's place back."""
         with self._lock:
             self._places[kind] -= 1
+            self._caller_places[kind, who] -= 1
 
     @property
     def closed(self) -> bool:
@@ -240,6 +269,7 @@ class Gate:
         if more:
             self._bytes += more
             _count(self._peer_bytes, stream.peer, more)
+            self._caller_bytes[stream.principal] += more
             stream.held = size
 
     def _check_open(self) -> None:

@@ -188,18 +188,20 @@ class Handler:
         return result
 
     def _call_node(self, call: Call[Any], arguments: dict[str, Any]) -> Any:
-        self._gate.take_place("calls", self._settings.calls_max)
+        who = current()
+        self._gate.take_place("calls", self._settings.calls_max, who)
         try:
             return getattr(self._node, call.name)(**arguments)
         finally:
-            self._gate.give_place("calls")
+            self._gate.give_place("calls", who)
 
     def _pull(self, asked: PullChanges, gone: Gone) -> list[ChangePage]:
         # In slices, so that neither a client that went away nor a server that stops is waited for.
         settings = self._settings
         end_ms = self._clock.monotonic_ms() + min(asked.wait_ms, settings.wait_ms_max)
         capped = min(asked.max_bytes, settings.request_bytes_max)
-        self._gate.take_place("waits", settings.waits_max)
+        who = current()
+        self._gate.take_place("waits", settings.waits_max, who)
         try:
             while True:
                 left_ms = max(0, end_ms - self._clock.monotonic_ms())
@@ -208,7 +210,7 @@ class Handler:
                 if pages or left_ms <= wait_ms or gone() or self._gate.closed:
                     return pages
         finally:
-            self._gate.give_place("waits")
+            self._gate.give_place("waits", who)
 
     def refuse(self, error: PenstockError, call_id: int = -1) -> Reply:
         """Return the reply that says an error."""

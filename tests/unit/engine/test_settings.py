@@ -23,9 +23,11 @@ def test_defaults_are_those_of_the_guide() -> None:
         "kv.snapshot.interval": "10min",
         "kv.snapshot.num-retained": "2",
         "kv.lease.max-duration": "7d",
+        "kv.lease.max-per-server": "10000",
         "column-lock.ttl": "1min",
         "owner.abandon-after": "1d",
         "owner.retention": "90d",
+        "owner.max-per-table": "10000",
         "log.segment-bytes": "64MB",
         "log.fsync": "always",
         "log.fsync-interval": "1s",
@@ -33,6 +35,7 @@ def test_defaults_are_those_of_the_guide() -> None:
         "checkpoint.changes": "2000000",
         "kv.index.front-bytes": "256MB",
         "request.max-bytes": "64MB",
+        "tables.max": "10000",
         "call.max-bytes": "1GB",
     }
 

@@ -104,3 +104,59 @@ def test_closed_gate_lets_nobody_in_and_waits_for_calls(gate: Gate) -> None:
             gate.stream("b").__enter__()
         with pytest.raises(UnavailableError, match="stopping"):
             gate.take_place("calls", 9)
+
+
+def test_caller_with_a_name_has_a_share_of_the_streams_over_all_its_connections() -> None:
+    gate = Gate(ServerSettings(streams_max=4), ManualClock())
+    with gate.stream("a", "ann"), gate.stream("b", "ann"), gate.stream("c", "ann"):
+        with pytest.raises(OverloadedError, match="ann has its share of the server's streams"), gate.stream("d", "ann"):
+            pass
+        with gate.stream("e", "bob"), pytest.raises(OverloadedError, match="too many"), gate.stream("f", "bob"):
+            pass
+    with gate.stream("a", "ann"), gate.stream("a", "ann"), gate.stream("a", "ann"):
+        pass
+
+
+def test_caller_with_a_name_has_a_share_of_the_bytes_in_flight() -> None:
+    gate = Gate(ServerSettings(memory_bytes_max=100, peer_memory_bytes_max=100), ManualClock())
+    with gate.stream("a", "ann") as a, gate.stream("b", "ann") as b, gate.stream("c", "bob") as c:
+        gate.hold(a, 70)
+        gate.hold(b, 5)
+        with pytest.raises(OverloadedError, match="ann has its share of the bytes in flight"):
+            gate.hold(b, 6)
+        gate.hold(c, 25)
+        for stream in (a, b, c):
+            gate.hold(stream, 0)
+        # A single call may be larger than the share.
+        gate.hold(a, 100)
+        gate.hold(a, 0)
+
+
+def test_caller_with_a_name_waits_for_its_own_share_of_the_room_for_large_calls() -> None:
+    clock = ManualClock()
+    gate = Gate(ServerSettings(call_bytes_max=100, wait_ms_max=1, wait_slice_ms=1), clock)
+
+    def waited() -> bool:
+        clock.advance(1)
+        return False
+
+    with gate.stream("a", "ann") as a, gate.stream("b", "ann") as b, gate.stream("c", "bob") as c:
+        gate.make_room(a, 70, waited)
+        with pytest.raises(OverloadedError, match="ann has its share of the room"):
+            gate.make_room(b, 10, waited)
+        gate.make_room(c, 30, waited)
+        with pytest.raises(OverloadedError, match="too many large calls"):
+            gate.make_room(b, 1, waited)
+        gate.give_room(a)
+        gate.give_room(c)
+        gate.make_room(b, 100, waited)
+
+
+def test_caller_with_a_name_has_a_share_of_the_places_of_each_kind(gate: Gate) -> None:
+    for kind in ("calls", "waits"):
+        for _ in range(3):
+            gate.take_place(kind, 4, "ann")
+        with pytest.raises(OverloadedError, match=f"ann has its share of the {kind} under way"):
+            gate.take_place(kind, 4, "ann")
+        gate.take_place(kind, 4, "bob")
+        gate.give_place(kind, "ann")

@@ -121,6 +121,20 @@ def test_tokens_give_a_principal_and_strangers_are_turned_away(
     assert node.principals == ["ann"]
 
 
+def test_caller_with_a_token_leaves_streams_to_others(node: Any, start: Start, reach: Reach, tmp_path: Path) -> None:
+    tokens = {name: make_token() for name in ("ann", "bob")}
+    file = tmp_path / "tokens"
+    file.write_text("".join(f"{name}:{hash_token(token)}\n" for name, token in tokens.items()))
+    server = start(token_file=file, settings=ServerSettings(streams_max=4))
+
+    for _ in range(3):
+        reach(server, token=tokens["ann"]).list_databases()
+    with pytest.raises(OverloadedError, match="ann has its share of the server's streams"):
+        reach(server, token=tokens["ann"]).list_databases()
+    reach(server, token=tokens["bob"]).list_databases()
+    assert node.principals == ["ann", "ann", "ann", "bob"]
+
+
 def test_token_that_is_taken_out_of_the_file_ends_on_open_streams_too(
     node: Any, start: Start, reach: Reach, tmp_path: Path
 ) -> None:

@@ -1,0 +1,190 @@
+"""Shares: of each thing that is limited a caller with a name has at most three quarters; another goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.engine.cuts import Cuts
+from penstock.engine.engine import Engine
+from penstock.engine.metadata import MemoryMetadataStore
+from penstock.engine.named_cuts import NamedCuts
+from penstock.engine.reader_pins import ReaderPins
+from penstock.engine.settings import Settings
+from penstock.errors import LimitError, OverloadedError, PenstockError, TooManyScannersError
+from penstock.model.bucket import TableBucket
+from penstock.model.calls import OpenScan, Operation, WriteCall
+from penstock.model.lease import AcquireLease
+from penstock.model.owner import AcquireOwner
+from penstock.model.principal import ANONYMOUS, LOCAL, acting_as
+from penstock.model.share import Share
+from penstock.model.spec import make_spec
+from penstock.model.table import TableInfo
+from penstock.tablet.settings import FsyncMode
+from penstock.testing.live_table import live_tables, pins
+
+SETTINGS = Settings(
+    tables_max=8, leases_max=8, owners_per_table_max=8, scanners_per_bucket_max=8, fsync=FsyncMode.NEVER
+)
+SPEC = make_spec("id BIGINT, note STRING, PRIMARY KEY (id)")
+HOUR_MS = 3_600_000
+
+
+class Desk:
+    """A node with one table of rows, made by nobody in particular."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.info: TableInfo = engine.create_table("t", SPEC)
+        self.bucket: TableBucket = engine.buckets(self.info.table_id)[0]
+        rows = pa.record_batch({"id": list(range(100)), "note": ["x" * 100] * 100})
+        engine.write(WriteCall(self.info.table_id, self.info.schema_id, Operation.UPSERT, rows))
+
+    def create_table(self, name: str) -> None:
+        self.engine.create_table(name, SPEC)
+
+    def acquire_lease(self, name: str) -> None:
+        self.engine.acquire_lease(AcquireLease(name, HOUR_MS, (self.info.table_id,)))
+
+    def acquire_owner(self, name: str) -> None:
+        grant = self.engine.acquire_owner(AcquireOwner(self.info.table_id, name))
+        # Remembered all the same: what it committed must be known when it comes back.
+        self.engine.release_owner(grant.token)
+
+    def open_scanner(self, name: str) -> None:
+        self.engine.open_scanner(OpenScan(self.info.table_id, self.info.schema_id, self.bucket, page_bytes=1024))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    engine = Engine.open(tmp_path / "data", SETTINGS)
+    yield Desk(engine)
+    engine.close()
+
+
+def take_all(take: Callable[[str], object], who: str) -> tuple[int, PenstockError]:
+    """Take until it is refused; return how many were had, and the refusal."""
+    with acting_as(who):
+        for number in range(20_000):
+            try:
+                take(f"{who}_{number}")
+            except PenstockError as error:
+                return number, error
+    raise AssertionError("there is no limit")
+
+
+def test_share_of_a_named_caller_leaves_a_quarter_to_others() -> None:
+    assert [Share(who, 100).size for who in ("ann", LOCAL, ANONYMOUS)] == [75, 100, 100]
+    assert [Share("ann", 100).fits(held) for held in (74, 75)] == [True, False]
+    assert Share(ANONYMOUS, 100).fits(10_000)
+    # Whatever is asked for at first is had, also where a limit, or one thing, leaves no room for a quarter.
+    assert Share("ann", 1).fits(0)
+    assert Share("ann", 100).fits(0, 100)
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "others"),
+    [
+        ("create_table", LimitError, 1),
+        ("acquire_lease", LimitError, 2),
+        ("acquire_owner", LimitError, 2),
+        ("open_scanner", TooManyScannersError, 2),
+    ],
+)
+def test_greedy_caller_is_refused_and_another_goes_on(
+    desk: Desk, what: str, kind: type[PenstockError], others: int
+) -> None:
+    take = getattr(desk, what)
+
+    greedy, refused = take_all(take, "ann")
+    other, full = take_all(take, "bob")
+
+    assert (greedy, type(refused)) == (6, kind)
+    assert refused.facts == {"principal": "ann", "share": 6, "most": 8}
+    assert "ann has its share" in refused.message
+    # The table of the desk is the eighth.
+    assert (other, type(full)) == (others, kind)
+    assert "share" not in full.message
+
+
+def test_callers_without_a_name_take_it_all(desk: Desk) -> None:
+    assert [take_all(take, ANONYMOUS)[0] for take in (desk.acquire_lease, desk.open_scanner)] == [8, 8]
+
+
+def test_share_is_free_again_when_it_is_given_back(desk: Desk) -> None:
+    with acting_as("ann"):
+        for _ in range(3):
+            for number in range(6):
+                desk.create_table(f"ann_{number}")
+                desk.acquire_lease(f"ann_{number}")
+                desk.acquire_owner(f"ann_{number}")
+            for number in range(6):
+                desk.engine.drop_table(f"ann_{number}")
+                desk.engine.drop_lease(f"ann_{number}")
+                desk.engine.drop_owner(desk.info.table_id, f"ann_{number}", undo=True)
+
+
+def test_what_a_caller_holds_already_is_had_again_at_the_limit(desk: Desk) -> None:
+    take_all(desk.acquire_lease, "ann")
+    take_all(desk.acquire_owner, "ann")
+    with acting_as("ann"):
+        desk.acquire_lease("ann_3")
+        desk.acquire_owner("ann_3")
+
+
+def test_share_of_the_tables_holds_after_a_restart(tmp_path: Path) -> None:
+    engine = Engine.open(tmp_path / "data", SETTINGS)
+    take_all(lambda name: engine.create_table(name, SPEC), "ann")
+    engine.close()
+
+    engine = Engine.open(tmp_path / "data", SETTINGS)
+    try:
+        greedy, refused = take_all(lambda name: engine.create_table(f"more_{name}", SPEC), "ann")
+        other, _ = take_all(lambda name: engine.create_table(name, SPEC), "bob")
+    finally:
+        engine.close()
+
+    assert (greedy, refused.facts["principal"], other) == (0, "ann", 2)
+
+
+def test_cuts_and_readers_are_shared() -> None:
+    with live_tables() as rig:
+        table = rig.create("default.t", "id BIGINT, PRIMARY KEY (id)")
+        start = {table.bucket_id(table.buckets()[0]): 0}
+        cuts = Cuts(rig.settings, rig.clock, most=8)
+        readers = ReaderPins(rig.settings, rig.clock, most=8)
+
+        greedy_cuts, no_cut = take_all(lambda name: cuts.open(table), "ann")
+        greedy_readers, no_reader = take_all(lambda name: readers.stand(table, name, start), "ann")
+        others = [take_all(lambda name: cuts.open(table), "bob")[0]]
+        others.append(take_all(lambda name: readers.stand(table, name, start), "bob")[0])
+        with acting_as("ann"):
+            readers.stand(table, "ann_3", start)
+        rig.clock.advance(rig.settings.scanner_ttl_ms + 1)
+        reaped = [cuts.reap(), readers.reap()]
+        again = [take_all(lambda name: cuts.open(table), "ann")[0]]
+        again.append(take_all(lambda name: readers.stand(table, name, start), "ann")[0])
+
+    assert (greedy_cuts, type(no_cut), no_cut.facts["principal"]) == (6, TooManyScannersError, "ann")
+    assert (greedy_readers, type(no_reader), no_reader.facts["principal"]) == (6, OverloadedError, "ann")
+    assert (others, reaped, again) == ([2, 2], [8, 8], [6, 6])
+
+
+def test_named_cuts_are_shared_and_end() -> None:
+    with live_tables() as rig:
+        table = rig.create("default.t", "id BIGINT, PRIMARY KEY (id)")
+        named = NamedCuts(MemoryMetadataStore(), rig.clock, most=8)
+
+        greedy, refused = take_all(lambda name: named.take(table, name, HOUR_MS), "ann")
+        other, full = take_all(lambda name: named.take(table, name, HOUR_MS), "bob")
+        with acting_as("ann"):
+            named.take(table, "ann_3", HOUR_MS)
+        rig.clock.advance(HOUR_MS + 1)
+        again, _ = take_all(lambda name: named.take(table, f"later_{name}", HOUR_MS), "ann")
+
+        assert (greedy, refused.facts["principal"], other, again) == (6, "ann", 2, 6)
+        assert (type(refused), type(full)) == (TooManyScannersError, TooManyScannersError)
+        assert len(pins(table)) == 6
