@@ -190,13 +190,8 @@ def _is_older(bucket: BucketId, named: Collection[int]) -> bool:
 
 
 def _find(table: LiveTable, name: TableBucket, as_of: Mapping[TableBucket, int]) -> BucketId:
-    """Return a bucket of a cut, also one that left with its partition, for who was about to read it."""
     if name not in as_of:
         raise _left_out(name)
-    found = table.find_id(name)
-    left = table.left.find(name, as_of[name])
-    if left is not None and (found is None or as_of[name] < table.first_offset(found)):
-        return left.bucket
     return table.bucket_id(name)
 
 
