@@ -72,7 +72,7 @@ def site_of(operation: Operation) -> Site:
         code = frame.f_code
         file = Path(code.co_filename)
         inside = file.is_relative_to(PACKAGE) and not file.is_relative_to(PACKAGE / "testing")
-        if inside and code.co_qualname != "BucketFiles._write":
+        if inside and code.co_qualname not in {"BucketFiles._write", "PooledFile.sync"}:
             names.append(code.co_qualname)
         frame = frame.f_back
     return f"{operation.kind} in {' of '.join(names)}"

@@ -12,10 +12,12 @@ from typing import Final
 from penstock.engine.settings import Settings
 from penstock.engine.sqlite_metadata import SqliteMetadataStore
 from penstock.engine.storage import TABLES, Storage, open_index
+from penstock.index.rocks_settings import RocksIndexSettings
+from penstock.log.settings import LogSettings
 from penstock.runtime.clock import Clock
 from penstock.runtime.directory_lock import DirectoryLock, take_directory
 from penstock.runtime.local_disk import LocalDisk
-from penstock.runtime.open_files import allow_open_files
+from penstock.runtime.open_files import allow_open_files, share_open_files
 
 _log = logging.getLogger("penstock")
 METADATA: Final = "metadata.db"
@@ -46,17 +48,19 @@ class DataDirectory:
             lock = take_directory(root, clock=clock)
             stack.callback(lock.release)
             _warn_if_open_to_others(root)
-            allow_open_files()
+            shares = share_open_files(allow_open_files())
             found = settings if settings is not None else Settings.load(root / "penstock.toml")
             disk = LocalDisk(root, in_place=lambda: lock.in_place)
-            index = open_index(root / "index", found.index_front_bytes)
+            rocks = RocksIndexSettings(open_files_max=shares.index)
+            index = open_index(root / "index", found.index_front_bytes, rocks)
             stack.callback(index.close)
             tables = [name for name in disk.list(TABLES) if name.isdigit()]
             tables = tables or [str(bucket) for bucket in index.buckets()]
             named = f"{TABLES}/{{{','.join(tables[:_NAMED_MAX])}}}" if tables else ""
             metadata = SqliteMetadataStore(root / METADATA, expected=named)
             stack.callback(metadata.close)
-            return cls(lock, found, Storage(disk, index, found), metadata, stack.pop_all())
+            log = LogSettings(open_files_max=shares.readers, open_segments_max=shares.segments)
+            return cls(lock, found, Storage(disk, index, found, log), metadata, stack.pop_all())
 
     def let_go(self) -> None:
         """Leave the directory as it is and to the next."""

@@ -63,6 +63,7 @@ from penstock.tablet.settings import FsyncMode
 MAINTENANCE_INTERVAL_MS = 500
 REAP_INTERVAL_MS = 1_000
 LEASES_INTERVAL_MS = 1_000
+IDLE_SEGMENTS_INTERVAL_MS = 10_000
 
 
 class Engine(LeaseCalls, OwnerCalls):
@@ -128,6 +129,7 @@ class Engine(LeaseCalls, OwnerCalls):
             tasks.every("sync", settings.fsync_interval_ms, self.maintenance.sync_logs)
         tasks.every("leases", LEASES_INTERVAL_MS, self.leases.run)
         tasks.every("reap", REAP_INTERVAL_MS, self.reap)
+        tasks.every("idle segments", IDLE_SEGMENTS_INTERVAL_MS, storage.park_idle)
 
     @classmethod
     def open(cls, directory: str | Path, settings: Settings | None = None) -> Engine:

@@ -14,6 +14,8 @@ from penstock.index.front import FrontedKeyIndex
 from penstock.index.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
 from penstock.index.rocks import RocksKeyIndex
+from penstock.index.rocks_settings import RocksIndexSettings
+from penstock.log.append_pool import AppendPool
 from penstock.log.chunk_cache import ChunkCache
 from penstock.log.file_pool import FilePool
 from penstock.log.settings import LogSettings
@@ -44,6 +46,7 @@ class Storage:
         self.index = index
         self._log_settings = log_settings or LogSettings()
         self._pool = FilePool(disk, self._log_settings.open_files_max)
+        self._appends = AppendPool(disk, self._log_settings.open_segments_max)
         self._cache = ChunkCache(self._log_settings.cache_bytes_max)
         self._tablet_settings = TabletSettings(segment_bytes=settings.segment_bytes, fsync=settings.fsync)
 
@@ -65,7 +68,7 @@ class Storage:
         """
         logs: dict[BucketId, FoundLog] = {}
         for bucket, first_offset in buckets.items():
-            files = BucketFiles(self.disk, bucket, self._pool, self._cache, self._log_settings)
+            files = BucketFiles(self.disk, bucket, self._pool, self._cache, self._log_settings, appends=self._appends)
             logs[bucket] = find_log(files, self.index, first_offset, durable.get(bucket, NOTHING_DURABLE))
         cut_unfinished_group(logs)
         settings = self._tablet_settings
@@ -73,6 +76,10 @@ class Storage:
             bucket: open_found(log, schema, rule=rule, index=self.index, settings=settings)
             for bucket, log in logs.items()
         }
+
+    def park_idle(self) -> None:
+        """Take their descriptors from the segments that were not written since the last call."""
+        self._appends.park_idle()
 
     def remove_table(self, table_id: int, buckets: list[BucketId]) -> None:
         """Remove the files and index entries of a dropped table."""
@@ -100,18 +107,18 @@ class Storage:
         self._pool.close()
 
 
-def open_index(path: Path, front_bytes: int = 0) -> KeyIndex:
+def open_index(path: Path, front_bytes: int = 0, settings: RocksIndexSettings | None = None) -> KeyIndex:
     """Open the key index of a data directory, with a front of so many bytes, or none for 0.
 
     A damaged index is removed and made anew from the log.
     """
-    index = _open_rocks(path)
+    index = _open_rocks(path, settings)
     return FrontedKeyIndex(index, FrontSettings(table_bytes_max=front_bytes)) if front_bytes else index
 
 
-def _open_rocks(path: Path) -> RocksKeyIndex:
+def _open_rocks(path: Path, settings: RocksIndexSettings | None) -> RocksKeyIndex:
     try:
-        index = RocksKeyIndex(path)
+        index = RocksKeyIndex(path, settings)
         try:
             # Whoever opens the node asks this first; what fails then can still be made anew.
             index.buckets()
@@ -122,4 +129,4 @@ def _open_rocks(path: Path) -> RocksKeyIndex:
     except CorruptionError as error:
         _log.warning("key index is damaged and will be rebuilt from the log path=%s reason=%s", path, error)
         RocksKeyIndex.destroy(path)
-        return RocksKeyIndex(path)
+        return RocksKeyIndex(path, settings)

@@ -4,19 +4,22 @@
 - Bytes that were cut off are gone durably before anything is written in their place: a cut is
   synced. Otherwise a power loss could bring back a batch that was taken back, behind a new one.
 - After a failed sync nobody knows what is on the disk: the writer takes nothing more.
+- Space is reserved ahead of what is appended, more of it the longer the segment is: many buckets
+  with a few rows each take little, and one that is written much seldom asks the file system.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import pyarrow as pa
 
 from penstock.codec.batch_header import batch_end, encode_batch
 from penstock.codec.group_mark import NO_GROUP, GroupMark
 from penstock.errors import BucketFailedError
+from penstock.log.append_pool import AppendPool
 from penstock.log.segment_header import SYNCED, SegmentHeader
 from penstock.model.bucket import BucketId
 from penstock.model.facts import BatchFacts
@@ -25,11 +28,14 @@ from penstock.runtime.disk import AppendFile, Disk
 Entry = tuple[BatchFacts, pa.RecordBatch | None]
 """A log batch to append; without rows it has no body."""
 
+_RESERVED_MIN: Final = 16 << 10
+_RESERVED_AHEAD_MAX: Final = 4 << 20
+
 
 class SegmentWriter:
     """The one writer of a segment. Not thread-safe; `sync` may run in another thread than `append`."""
 
-    def __init__(self, file: AppendFile, path: str, header: SegmentHeader) -> None:
+    def __init__(self, file: AppendFile, path: str, header: SegmentHeader, preallocate_bytes: int = 0) -> None:
         self._file = file
         self._path = path
         self._schema = header.schema
@@ -37,6 +43,8 @@ class SegmentWriter:
         self._synced_end = file.size
         self._marks = {file.size: header.base_offset}
         self._failure: OSError | None = None
+        self._reserved_max = preallocate_bytes
+        self._reserved = min(preallocate_bytes, _RESERVED_MIN)
 
     @classmethod
     def create(
@@ -50,18 +58,20 @@ class SegmentWriter:
         schema: pa.Schema,
         preallocate_bytes: int,
         boot: bytes = SYNCED,
+        pool: AppendPool | None = None,
     ) -> SegmentWriter:
         """Create a segment; it is durable, header and name, before this returns.
 
+        Space is reserved as it grows, up to `preallocate_bytes`. With a `pool` its descriptor is one of those.
         Whoever acknowledges batches before they are synced names the machine's `boot`.
 
         Raises:
             OSError: as the disk gave it; the file is removed as far as the disk allows.
         """
         header = SegmentHeader(bucket, base_offset, schema_id, schema, boot)
-        file = disk.create(path)
+        file = disk.create(path) if pool is None else pool.create(path)
         try:
-            file.preallocate(preallocate_bytes)
+            file.preallocate(min(preallocate_bytes, _RESERVED_MIN))
             file.append(header.encode())
             file.sync()
             disk.sync_directory(path.rpartition("/")[0])
@@ -70,7 +80,7 @@ class SegmentWriter:
             with contextlib.suppress(OSError):
                 disk.remove(path)
             raise
-        return cls(file, path, header)
+        return cls(file, path, header, preallocate_bytes)
 
     @property
     def path(self) -> str:
@@ -119,6 +129,8 @@ class SegmentWriter:
             pieces += (header, memoryview(body), padding)
             position += len(header) + len(body) + len(padding)
             end_offset = facts.end_offset
+        if position > self._reserved:
+            self._reserve(position)
         try:
             self._file.append(*pieces)
         except OSError:
@@ -127,6 +139,12 @@ class SegmentWriter:
         self._end_offset = end_offset
         self._marks[position] = end_offset
         return position - start
+
+    def _reserve(self, size: int) -> None:
+        """Reserve space for the segment as long as it is going to be, and some ahead."""
+        self._reserved = max(size, min(size + min(size, _RESERVED_AHEAD_MAX), self._reserved_max))
+        if self._reserved_max:
+            self._file.preallocate(self._reserved)
 
     def _body(self, facts: BatchFacts, batch: pa.RecordBatch | None) -> bytes | pa.Buffer:
         assert facts.rows == (0 if batch is None else batch.num_rows)
@@ -194,6 +212,7 @@ class SegmentWriter:
             self._failure = error
             return
         self._synced_end = size
+        self._reserved = size
         self._marks = {size: self._end_offset}
 
     def _refuse(self) -> NoReturn:

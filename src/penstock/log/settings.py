@@ -13,12 +13,14 @@ class LogSettings:
 
     block_rows: int = 32_768
     open_files_max: int = 512
+    open_segments_max: int = 512
     cache_bytes_max: int = 256 << 20
 
     def __post_init__(self) -> None:
         for name, least, most in (
             ("block_rows", 1, 1 << 24),
             ("open_files_max", 1, 1 << 20),
+            ("open_segments_max", 1, 1 << 20),
             ("cache_bytes_max", 0, 1 << 40),
         ):
             if not least <= getattr(self, name) <= most:

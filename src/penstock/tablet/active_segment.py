@@ -58,6 +58,7 @@ class ActiveSegment:
             schema=schema.storage,
             preallocate_bytes=preallocate_bytes,
             boot=SYNCED if synced else files.disk.boot_id(),
+            pool=files.appends,
         )
         self._disk = files.disk
         self._name = name

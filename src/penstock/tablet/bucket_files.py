@@ -21,6 +21,7 @@ import numpy.typing as npt
 from penstock.codec.ends_file import decode_ends, encode_ends
 from penstock.codec.manifest import Manifest, decode_manifest, encode_manifest
 from penstock.errors import CorruptionError
+from penstock.log.append_pool import AppendPool
 from penstock.log.chunk_cache import ChunkCache
 from penstock.log.data_file import DataFile
 from penstock.log.file_pool import FilePool
@@ -35,12 +36,22 @@ _DIGITS: Final = 12
 class BucketFiles:
     """The files of one bucket."""
 
-    def __init__(self, disk: Disk, bucket: BucketId, pool: FilePool, cache: ChunkCache, settings: LogSettings) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        bucket: BucketId,
+        pool: FilePool,
+        cache: ChunkCache,
+        settings: LogSettings,
+        *,
+        appends: AppendPool | None = None,
+    ) -> None:
         self.disk = disk
         self.bucket = bucket
         self.settings = settings
         self.directory = bucket.directory()
         self.kept = KeptFiles()
+        self.appends = appends or AppendPool(disk, settings.open_segments_max)
         self._pool = pool
         self._cache = cache
         self._made = False

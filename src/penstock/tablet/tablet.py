@@ -41,8 +41,6 @@ __all__ = ["Entry", "Exclusively", "Tablet", "TabletState", "file_name"]
 Offsets = npt.NDArray[np.int64]
 T = TypeVar("T")
 
-_FIRST_SEGMENT_BYTES = 1 << 20
-
 
 class Exclusively(Protocol):
     """Run a step where no write runs beside it: in the committer."""
@@ -80,7 +78,6 @@ class Tablet:
         self._index = index
         self._active: ActiveSegment | None = None
         self._next_segment: str | None = None
-        self._rolled = False
         self.view = self._make_view()
 
     @property
@@ -348,7 +345,7 @@ class Tablet:
             self._next_segment,
             schema=self.schema,
             start=self.state.visible,
-            preallocate_bytes=self.settings.segment_bytes if self._rolled else _FIRST_SEGMENT_BYTES,
+            preallocate_bytes=self.settings.segment_bytes,
             synced=self.settings.fsync is FsyncMode.ALWAYS,
         )
         self._next_segment = None
@@ -356,7 +353,7 @@ class Tablet:
 
     def _end_segment(self, closed: ClosedTail) -> None:
         self.state.closed = (*self.state.closed, closed)
-        self._active, self._rolled = None, True
+        self._active = None
         self.view = self._make_view()
 
     def _end_rows(self, view: TabletView, planned: Planned) -> None:

@@ -205,3 +205,22 @@ def test_finish_gives_back_reserved_space_durably(disk: FaultyDisk, rows: Rows) 
         segment = read_segment(lost, PATH, last=False, durable_end=None)
         assert segment is not None
         assert segment.end_offset == 102
+
+
+def test_reserved_space_grows_with_what_is_appended_and_ends_at_the_limit(disk: FaultyDisk, rows: Rows) -> None:
+    limit = 1 << 20
+    writer = create(disk, rows(0).schema, preallocate_bytes=limit)
+    reserved = [disk.size(PATH)]
+    offset = 100
+    while writer.size < limit:
+        writer.append(facts(offset, 500), rows(500))
+        offset += 500
+        reserved.append(disk.size(PATH))
+        assert reserved[-1] <= max(limit, writer.size)
+        assert reserved[-1] <= max(2 * writer.size, reserved[0])
+
+    assert reserved[0] == 16 << 10
+    # Each time about twice as much: the file system is asked seldom.
+    assert len(set(reserved)) < 12
+    writer.finish()
+    assert disk.size(PATH) == writer.size
