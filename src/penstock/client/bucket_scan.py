@@ -117,7 +117,7 @@ class BucketScan:
         scanner_id = self._scanner_id
         assert scanner_id is not None, "a page that has more belongs to a session"
         try:
-            page = self._link.retry.run(
+            page = self._link.reading_retry.run(
                 lambda: self._link.node.next_page(scanner_id, call_seq_id),
                 when=lambda error: worth_retrying(error) and not isinstance(error, SESSION_LOST),
             )
@@ -133,7 +133,7 @@ class BucketScan:
     def _open(self) -> Page:
         crowded = replace(self._link.retry, deadline_ms=min(OPEN_DEADLINE_MS, self._link.retry.deadline_ms))
         page = crowded.run(
-            lambda: self._link.retry.run(self._try_open, when=_worth_opening_again),
+            lambda: self._link.reading_retry.run(self._try_open, when=_worth_opening_again),
             when=lambda error: isinstance(error, TooManyScannersError),
         )
         self._scanner_id, self._name = page.scanner_id, session_name()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from penstock.client.link import Link
+from penstock.client.retry import worth_retrying
 from penstock.errors import PenstockError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import ChangePage, Images, PullChanges
 from penstock.model.table import TableInfo
+
+T = TypeVar("T")
 
 CHANGE_FIELDS: Final = (
     pa.field("_change_type", pa.string(), nullable=False),
@@ -61,6 +65,8 @@ class ChangePull:
         self._lease_id = lease_id
         self._positions = dict(positions)
         self._held = False
+        self._retry = link.retry
+        self._stopped = threading.Event()
         self.births: int | None = None
         """The id from which on partitions are awaited; None: none is."""
         # Names the pin that protects the positions; one for each reader.
@@ -86,6 +92,22 @@ class ChangePull:
         self._positions = {bucket: (at, None) for bucket, at in positions.items()}
         self.births = births
         self.hold()
+
+    def begun(self, stopped: threading.Event, *, hurried: bool = False) -> None:
+        """Note that reading has begun: from now on the node is waited for as long as readers do, until `stopped`.
+
+        Who is `hurried` waits as long as for any other call.
+        """
+        self._retry = (self._link.retry if hurried else self._link.reading_retry).until(stopped)
+        self._stopped = stopped
+
+    def ask(self, call: Callable[[], T]) -> T:
+        """Return what `call` returns, which is tried again for as long as this reader waits.
+
+        Raises:
+            PenstockError: the last error, once that is not worth retrying.
+        """
+        return self._retry.run(call, when=lambda error: worth_retrying(error) and not self._stopped.is_set())
 
     def add(self, bucket: TableBucket, start: int, end: int | None) -> None:
         """Read one more bucket."""
@@ -156,7 +178,7 @@ class ChangePull:
             return []
         call = self._call(positions, wait_ms)
         try:
-            return self._link.retry.run(lambda: self._link.node.pull_changes(call))
+            return self.ask(lambda: self._link.node.pull_changes(call))
         finally:
             # Also if another thread released meanwhile: the node may have pinned again since.
             self._held = True

@@ -5,6 +5,7 @@
   dropped and created again was born, too, and is read after the one before.
 - The node protects what is to be read for one TTL after each pull, also of partitions that are dropped
   meanwhile, so a stream that is left alone for longer may find its changes gone; it then says so.
+- A node that is away is waited for, ten minutes by default; with a timeout, as long as by any other call.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from penstock.client.change_pull import ChangePull, constant
 from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.stream_position import SnapshotPosition, StreamPosition
-from penstock.errors import ClosedError, InternalError
+from penstock.errors import ClosedError, InternalError, UnavailableError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import ChangePage
 from penstock.model.change import ChangeType
@@ -89,6 +90,7 @@ class ChangeStream(Iterator[pa.RecordBatch]):
         self._births = births
         pull.births = births if patience.births else None
         pull.hold()
+        pull.begun(self._closing, hurried=patience.timeout_ms is not None)
         # A stream that is forgotten must not hold anything; nor must one that is at its end.
         weakref.finalize(self, pull.release).atexit = False
 
@@ -189,8 +191,13 @@ class ChangeStream(Iterator[pa.RecordBatch]):
                 if page.batch.num_rows:
                     return self._pull.shown(page)
                 continue
-            if not self._refill(give_up):
-                break
+            try:
+                if not self._refill(give_up):
+                    break
+            except UnavailableError:
+                # Closed while it waited for a server that is away: whoever iterates sees the end.
+                if not self._closing.is_set():
+                    raise
         raise StopIteration
 
     def _refill(self, give_up: float | None) -> bool:
@@ -272,4 +279,4 @@ class ChangeStream(Iterator[pa.RecordBatch]):
                 self._pull.add(bucket, bucket.first_offset(offsets.base), None)
 
     def _state(self, since: int) -> LogState:
-        return self._link.retry.run(lambda: self._link.node.log_state(self._info.table_id, since=since))
+        return self._pull.ask(lambda: self._link.node.log_state(self._info.table_id, since=since))

@@ -57,7 +57,7 @@ class CutPin:
         """
         with self._lock:
             before, offsets = self._cut, dict(self._cut.offsets)
-            self._cut = self._link.retry.run(
+            self._cut = self._link.reading_retry.run(
                 lambda: self._link.node.open_cut(self._table_id, as_of=offsets, buckets=tuple(offsets))
             )
         # It may be that only the session was lost; then the node still knows the cut of before.

@@ -74,6 +74,11 @@ class Link:
                 ) from error
 
     @property
+    def reading_retry(self) -> Retry:
+        """Return how somebody tries again who is in the middle of reading: longer, for a server comes back."""
+        return self.retry.reading() if self.distant else self.retry
+
+    @property
     def database(self) -> str:
         """Return the id of the database at the node.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator, Sequence
 from typing import Final
 
@@ -40,6 +41,7 @@ class LogScan:
         self._pull = ChangePull(
             link, info, {bucket: (start, end)}, columns=self._columns(info, request), lease_id=request.lease_id
         )
+        self._pull.begun(threading.Event())
 
     def pages(self) -> Generator[Sequence[Portion], None, None]:
         """Yield the rows of each pull, in portions.

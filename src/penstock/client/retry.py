@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from penstock.errors import BucketFailedError, DiskFullError, InvalidError, PenstockError
@@ -15,6 +17,9 @@ T = TypeVar("T")
 TOLD_WITHIN_SECONDS: Final = 2.0
 ATTEMPT_SECONDS: Final = 1.0
 """What an attempt to connect to somebody who does not answer takes."""
+READING_TIMES: Final = 20
+"""How many times as long as others somebody waits who is in the middle of reading: with what it has so far it can
+do nothing but begin anew."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,15 +37,18 @@ def worth_retrying(error: PenstockError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How long to go on trying, and how long to pause in between.
+    """How long to go on trying after the first failure, and how long to pause in between.
 
-    Pauses double from `pause_ms_min` to `pause_ms_max`, each shortened at random by up to a half, so
-    that clients that failed together do not return together.
+    The time counts from the first failure: an attempt that nobody answers may take longer than all of it. Who waits
+    is told so within two seconds, and again every `tell_every` seconds. Pauses double from `pause_ms_min` to
+    `pause_ms_max`, each shortened at random by up to a half, so that clients that failed together do not return
+    together.
     """
 
     deadline_ms: int = 30_000
     pause_ms_min: int = 10
     pause_ms_max: int = 1_000
+    tell_every: float = 10.0
     monotonic: Callable[[], float] = time.monotonic
     pause: Callable[[float], object] = time.sleep
     jitter: Callable[[], float] = random.random
@@ -55,8 +63,8 @@ class Retry:
         Raises:
             PenstockError: the last error, once it is not worth retrying or the deadline would pass.
         """
-        give_up = self.monotonic() + self.deadline_ms / 1000
-        tell_before: float | None = None
+        give_up: float | None = None
+        tell_at = math.inf
         told = False
         pause_ms = self.pause_ms_min
         while True:
@@ -64,13 +72,26 @@ class Retry:
                 return call()
             except PenstockError as error:
                 now = self.monotonic()
-                tell_before = tell_before or now + TOLD_WITHIN_SECONDS
                 seconds = pause_ms / 1000 * (1 - self.jitter() / 2)
+                if give_up is None:
+                    give_up, tell_at = now + self.deadline_ms / 1000, now + TOLD_WITHIN_SECONDS
                 if not when(error) or now + seconds > give_up:
                     raise
-                if not told and now + seconds + ATTEMPT_SECONDS > tell_before:
+                if now + seconds + ATTEMPT_SECONDS > tell_at:
                     # Whoever waits in front of a screen should know for what, before the next attempt has failed.
+                    tell_at = now + seconds + ATTEMPT_SECONDS + self.tell_every
+                    still = f"still trying again, for {give_up - now:.0f} s more"
+                    _log.warning(
+                        "%s: %s", still if told else f"trying again for up to {self.deadline_ms // 1000} s", error
+                    )
                     told = True
-                    _log.warning("trying again for up to %d s: %s", self.deadline_ms // 1000, error)
             self.pause(seconds)
             pause_ms = min(2 * pause_ms, self.pause_ms_max)
+
+    def reading(self) -> Retry:
+        """Return the same for somebody who is in the middle of reading."""
+        return replace(self, deadline_ms=READING_TIMES * self.deadline_ms)
+
+    def until(self, stopped: threading.Event) -> Retry:
+        """Return the same with pauses that end when somebody is told to stop."""
+        return replace(self, pause=stopped.wait)

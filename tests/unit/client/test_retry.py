@@ -12,6 +12,7 @@ from penstock.errors import (
     InvalidError,
     NotLeaderError,
     PenstockError,
+    TimedOutError,
     TooManyScannersError,
     UnavailableError,
     UnsupportedError,
@@ -102,9 +103,28 @@ def test_who_waits_is_told_what_for_within_two_seconds_of_the_first_failure(manu
         manual_time.retry().run(Flaky(*(UnavailableError("no server answers") for _ in range(20))))
     finally:
         log.removeHandler(handler)
-    slow, quick = told
+    slow, slow_again, quick, quick_again = told
     assert 1.0 <= slow <= 3.0
     assert 0.3 <= quick <= 2.0
+    # And from then on every ten seconds.
+    assert 9.0 <= slow_again - slow <= 11.0
+    assert 9.0 <= quick_again - quick <= 11.0
+
+
+def test_time_for_trying_again_counts_from_the_first_failure(manual_time: ManualTime) -> None:
+    class Slow(Flaky):
+        def __call__(self) -> int:
+            manual_time.now += 60.0
+            return super().__call__()
+
+    assert manual_time.retry().run(Slow(TimedOutError("no answer in time"))) == 2
+    with pytest.raises(TimedOutError):
+        manual_time.retry().run(Slow(TimedOutError("no answer in time"), TimedOutError("no answer in time")))
+
+
+def test_who_is_in_the_middle_of_reading_waits_for_minutes(manual_time: ManualTime) -> None:
+    assert manual_time.retry().reading().deadline_ms == 600_000
+    assert manual_time.retry(deadline_ms=0).reading().deadline_ms == 0
 
 
 def test_moment_of_failure_is_not_worth_a_word(manual_time: ManualTime, caplog: pytest.LogCaptureFixture) -> None:
