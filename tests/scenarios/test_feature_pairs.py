@@ -134,6 +134,10 @@ def whole(v: int, ids: Iterable[int] = IDS) -> list[dict[str, Any]]:
     return [{"id": number, "day": day, "v": v, "w": None} for day in DAYS for number in ids]
 
 
+def name_of(table: penstock.Table) -> str:
+    return table.path.removeprefix("shop.")
+
+
 def at(v: int) -> Rows:
     return sorted((row["id"], row["day"], row["v"]) for row in whole(v))
 
@@ -168,7 +172,7 @@ def scan_again(_world: World, table: penstock.Table) -> tuple[Rows, Callable[[Wo
 
 
 def scan_as_of(_world: World, table: penstock.Table) -> tuple[Rows, Callable[[World], Rows]]:
-    cut, name = table.cut(), table.info.path.partition(".")[2]
+    cut, name = table.cut(), name_of(table)
     table.upsert(values(2), columns=["v"])
     return at(1), lambda world: rows(world.table(name).scan(as_of=cut))
 
@@ -207,7 +211,7 @@ def stored_position(_world: World, table: penstock.Table) -> tuple[Rows, Callabl
     with table.changes() as stream:
         first = next(stream)
         position = stream.position
-    name = table.info.path.partition(".")[2]
+    name = name_of(table)
     return inserted(), lambda world: only(inserted(), changes([first, *world.table(name).changes(start=position)]))
 
 
@@ -215,7 +219,7 @@ def position_at_the_end(_world: World, table: penstock.Table) -> tuple[Rows, Cal
     with table.changes() as stream:
         read = changes(stream)
         position = stream.position
-    name = table.info.path.partition(".")[2]
+    name = name_of(table)
     return inserted(), lambda world: only(inserted(), read + changes(world.table(name).changes(start=position)))
 
 
@@ -228,12 +232,12 @@ def snapshot_then_changes(_world: World, table: penstock.Table) -> tuple[Rows, C
 def changes_from_a_cut(_world: World, table: penstock.Table) -> tuple[Rows, Callable[[World], Rows]]:
     cut = table.cut()
     table.upsert(values(2), columns=["v"])
-    name = table.info.path.partition(".")[2]
+    name = name_of(table)
     return updated(), lambda world: only(updated(), changes(world.table(name).changes(start=cut)))
 
 
 def leased_snapshot(world: World, table: penstock.Table) -> tuple[Rows, Callable[[World], Rows]]:
-    name = table.info.path.partition(".")[2]
+    name = name_of(table)
     world.conn.acquire_lease(f"lease-{name}", table.latest_snapshots, duration="1h")
     table.upsert(values(2), columns=["v"])
 
@@ -245,7 +249,7 @@ def leased_snapshot(world: World, table: penstock.Table) -> tuple[Rows, Callable
 
 
 def leased_cut(world: World, table: penstock.Table) -> tuple[Rows, Callable[[World], Rows]]:
-    name = table.info.path.partition(".")[2]
+    name = name_of(table)
     cut = table.cut()
     world.conn.acquire_lease(f"cut-{name}", cut, duration="1h")
     table.upsert(values(2), columns=["v"])
@@ -258,7 +262,7 @@ def leased_cut(world: World, table: penstock.Table) -> tuple[Rows, Callable[[Wor
 
 
 def lookup(_world: World, table: penstock.Table) -> tuple[Rows, Callable[[World], Rows]]:
-    name = table.info.path.partition(".")[2]
+    name = name_of(table)
 
     def finish(world: World) -> Rows:
         found = world.table(name).lookup([KEY]).to_pylist()
@@ -275,7 +279,7 @@ def handle(_world: World, table: penstock.Table) -> tuple[Rows, Callable[[World]
 
 def open_writer(_world: World, table: penstock.Table) -> tuple[Rows, Callable[[World], Rows]]:
     writer = table.writer()
-    name = table.info.path.partition(".")[2]
+    name = name_of(table)
 
     def finish(world: World) -> Rows:
         with writer:
@@ -285,11 +289,16 @@ def open_writer(_world: World, table: penstock.Table) -> tuple[Rows, Callable[[W
     return at(3), finish
 
 
-def open_epoch(_world: World, table: penstock.Table) -> tuple[Rows, Callable[[World], Rows]]:
+def epoch_of(table: penstock.Table) -> penstock.Owner:
+    """Return an owner in whose open epoch every row was written."""
     owner = table.acquire_owner("job", columns=["v"], ttl="10min")
     owner.begin(epoch=1)
     table.upsert(values(4), columns=["v"], owner=owner)
-    name = table.info.path.partition(".")[2]
+    return owner
+
+
+def open_epoch(_world: World, table: penstock.Table) -> tuple[Rows, Callable[[World], Rows]]:
+    owner, name = epoch_of(table), name_of(table)
 
     def finish(world: World) -> Rows:
         owner.commit(epoch=1)
@@ -299,10 +308,7 @@ def open_epoch(_world: World, table: penstock.Table) -> tuple[Rows, Callable[[Wo
 
 
 def undone_epoch(_world: World, table: penstock.Table) -> tuple[Rows, Callable[[World], Rows]]:
-    owner = table.acquire_owner("job", columns=["v"], ttl="10min")
-    owner.begin(epoch=1)
-    table.upsert(values(4), columns=["v"], owner=owner)
-    name = table.info.path.partition(".")[2]
+    owner, name = epoch_of(table), name_of(table)
 
     def finish(world: World) -> Rows:
         owner.undo()
@@ -316,7 +322,7 @@ def staged_rows(_world: World, table: penstock.Table) -> tuple[Rows, Callable[[W
     owner.begin(epoch=1)
     attempt = "6d6dbb6b-3d3c-44a5-91b7-9d4f9a8f1d11"
     table.stage(values(5), columns=["v"], owner=owner.token(1), attempt=attempt)
-    name = table.info.path.partition(".")[2]
+    name = name_of(table)
 
     def finish(world: World) -> Rows:
         owner.commit(epoch=1, attempts={attempt: 2 * len(IDS)})
@@ -421,8 +427,8 @@ EVENTS: dict[str, Event] = {
 # What is not named here is exact. A handle of an embedded node ends with its connection.
 HANDLES = ("open_scan", "scan_again", "open_changes", "snapshot_then_changes", "handle", "open_writer")
 OWNERS = ("open_epoch", "undone_epoch", "staged_rows")
-# What names a place in the table. A scan's own token still reads what the lease of another keeps; `as_of` asks by name.
-PLACES = ("scan_as_of", "page_token", "stored_position", "changes_from_a_cut")
+# What names a place in the table; that the lease of another keeps it does not count.
+PLACES = ("scan_as_of", "resume_token", "page_token", "stored_position", "changes_from_a_cut")
 EXPECTED: dict[str, dict[str, str]] = {
     "nothing": {},
     # Rows that an owner wrote into a partition go with it; rows that were only staged are missed at the commit.
