@@ -218,6 +218,19 @@ def test_a_page_token_of_another_bucket_or_request_is_refused(here: penstock.Con
         here.scanner(table, 0).open("token")  # type: ignore[arg-type]
 
 
+def test_a_page_token_gives_no_more_rows_than_the_limit_asked_for(here: penstock.Connection) -> None:
+    table = here.create_table("t", DDL)
+    table.upsert([{"id": n, "v": ""} for n in range(ROWS)])
+    for limit in (None, 200):
+        token = here.scanner(table, 0, page_bytes="1KB", limit=limit).open().resume_token
+
+        with pytest.raises(InvalidError, match="more rows are left to the resume token than the limit allows"):
+            here.scanner(table, 0, limit=1).open(token)
+        # The limit that it was made with is not counted anew.
+        assert len(ids(here.resume_scan(token))) < (limit or ROWS)
+        here.scanner(table, 0, limit=limit).open(token)
+
+
 def test_a_page_token_never_goes_on_in_a_partition_that_was_made_anew(here: penstock.Connection) -> None:
     days = here.create_table("days", DAYS, partitioned_by=["day"])
     days.upsert([{"id": n, "day": "mon"} for n in range(ROWS)])

@@ -191,6 +191,20 @@ def test_a_snapshot_stream_resumes_in_both_phases(table: penstock.Table) -> None
     assert {row["_change_type"] for row in seen[:100]} == {"+I"}
 
 
+def test_a_position_inside_a_snapshot_goes_on_with_the_buckets_of_that_snapshot_only(table: penstock.Table) -> None:
+    table.upsert([{"id": n, "v": "start"} for n in range(100)])
+    for asked in (None, [0], [1]):
+        stream = table.snapshot_and_follow(follow=False, buckets=asked)
+        position = stream.position
+        stream.close()
+
+        rest = rows(table.snapshot_and_follow(start=position, follow=False, buckets=asked))
+        assert {row["_bucket"] for row in rest} == set(asked or [0, 1])
+        # Else the rows of a bucket came that nobody had asked for.
+        with pytest.raises(InvalidError, match="inside a snapshot of more buckets"):
+            table.changes(start=position, buckets=[0] if asked == [1] else [1])
+
+
 def test_partitions_born_while_following_are_read_whole(connection: penstock.Connection) -> None:
     table = connection.create_table("shop.p", "p STRING, id INT, PRIMARY KEY (p, id)", partitioned_by=["p"])
     table.upsert([{"p": "a", "id": 1}])

@@ -23,6 +23,7 @@ from penstock.client.cut import CutLike, resolve_cut
 from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.scan_request import ScanRequest, ScanSource, project
+from penstock.client.scan_token import ScanToken
 from penstock.client.snapshot_cut import require_whole
 from penstock.errors import (
     InvalidError,
@@ -67,12 +68,26 @@ def open_changes(link: Link, info: TableInfo, start: StartLike, request: StreamR
     stored = decode_position(link, info, start).snapshot if is_position(start) else None
     if stored is None:
         return _open(link, info, start, request)
+    if request.buckets is not None:
+        _check_unread(info, stored.token, resolve_buckets(info, request.buckets))
     scan = Scan.resume(link, stored.token)
     columns = _columns(info, request.columns) or tuple(info.schema.names)
     if not set(columns) <= set(scan.schema.names):
         scan.close()
         raise InvalidError("the position was made with fewer columns; ask for the same", columns=scan.schema.names)
     return _open(link, info, start, request, SnapshotPhase(scan, stored.cut_us))
+
+
+def _check_unread(info: TableInfo, token: bytes, chosen: Collection[TableBucket]) -> None:
+    """Refuse to go on with a snapshot of more buckets than were chosen: all that is left of it would come."""
+    for position in ScanToken.decode(token).buckets:
+        bucket = position.table_bucket(info.path)
+        if position.next_offset is not None and bucket not in chosen:
+            raise InvalidError(
+                "the position is inside a snapshot of more buckets; ask for the same, or leave buckets= out",
+                table=info.path,
+                bucket=bucket,
+            )
 
 
 def open_snapshot_and_follow(link: Link, info: TableInfo, request: StreamRequest) -> ChangeStream:

@@ -40,7 +40,8 @@ class PageScanner:
 
         Raises:
             InvalidScanRequestError: it was opened before.
-            InvalidError: the token is no page's or of another bucket, or other columns or another filter are asked for.
+            InvalidError: the token is no page's or of another bucket, or other columns, another filter or a lower
+                limit are asked for.
             TooManyScannersError: the bucket or the server has no room for another session.
             PenstockError: as the node answered.
         """
@@ -61,6 +62,13 @@ class PageScanner:
             raise InvalidError(
                 "the resume token is of a scan of other columns, or with another filter; leave them out",
                 bucket=asked.bucket,
+            )
+        if asked.limit is not None and (stored.limit is None or stored.limit > asked.limit):
+            raise InvalidError(
+                "more rows are left to the resume token than the limit allows; leave the limit out",
+                bucket=asked.bucket,
+                limit=asked.limit,
+                left=stored.limit,
             )
         page_bytes = stored.page_bytes if asked.page_bytes is None else asked.page_bytes
         return replace(stored, scanner_id=asked.scanner_id, page_bytes=page_bytes)
