@@ -46,7 +46,7 @@ def test_full_disk_is_told_at_once_and_nothing_is_written_until_there_is_room(
 
     # More than the room that segments take beforehand.
     many = pa.record_batch({"id": list(range(200_000)), "v": [2] * 200_000})
-    with pytest.raises(errors.DiskFullError, match=r"no space left; free some.* bucket=default\.t#[01]$") as caught:
+    with pytest.raises(errors.DiskFullError, match=r"no space left .*; free some and write") as caught:
         table.upsert(many)
 
     assert (caught.value.code, caught.value.retriable) == ("disk_full", True)

@@ -64,15 +64,18 @@ class Catalog:
         is_used: Callable[[str], bool] = lambda directory: False,
         *,
         tables_max: int = TABLES_MAX,
+        make_room: Callable[[], None] = lambda: None,
     ) -> None:
         """Read the catalog; make the database `default` if it is not there. `is_used` tells of a directory's being.
+
+        `make_room` is called before a drop: it is to succeed on a full disk.
 
         Raises:
             CorruptionError: an entry cannot be read.
         """
         self._clock = clock
         self._tables_max = tables_max
-        self._records = CatalogRecords(store, is_used)
+        self._records = CatalogRecords(store, is_used, make_room)
         self.partitions = Partitions(self._records, clock)
         if DEFAULT_DATABASE not in self._records.databases:
             self.create_database(DEFAULT_DATABASE)
@@ -114,7 +117,8 @@ class Catalog:
                 )
             key = database_key(name)
             self._records.commit(
-                [Delete(key, self._records.expected(key)), *(write for p in paths for write in self._drop_writes(p))]
+                [Delete(key, self._records.expected(key)), *(write for p in paths for write in self._drop_writes(p))],
+                drops=True,
             )
             self._records.databases.remove(name)
             return [self._note_dropped(path) for path in paths]
@@ -232,7 +236,7 @@ class Catalog:
             if if_exists and parsed not in self._records.ids:
                 return None
             self.table(parsed)
-            self._records.commit(self._drop_writes(parsed))
+            self._records.commit(self._drop_writes(parsed), drops=True)
             return self._note_dropped(parsed)
 
     def add_column(

@@ -93,14 +93,20 @@ def encode_table(info: TableInfo) -> bytes:
 class CatalogRecords:
     """Everything stored of a catalog, read once; the catalog keeps it in step."""
 
-    def __init__(self, store: MetadataStore, is_used: Callable[[str], bool] = lambda directory: False) -> None:
-        """Read the catalog; `is_used` tells whether a directory is there.
+    def __init__(
+        self,
+        store: MetadataStore,
+        is_used: Callable[[str], bool] = lambda directory: False,
+        make_room: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Read the catalog; `is_used` tells whether a directory is there, `make_room` lets a full disk take a drop.
 
         Raises:
             CorruptionError: an entry cannot be read.
         """
         self._store = store
         self._is_used = is_used
+        self._make_room = make_room
         self.lock = threading.RLock()
         self.versions: dict[str, int] = {}
         self.databases: set[str] = set()
@@ -130,12 +136,16 @@ class CatalogRecords:
             self.gone.setdefault(table_id, {})[partition_id] = GonePartition.from_json(partition_id, value)
         self._check_names(entries.get("name", []))
 
-    def commit(self, writes: Sequence[Write]) -> None:
+    def commit(self, writes: Sequence[Write], *, drops: bool = False) -> None:
         """Store changes of the catalog, all or none; what is in memory besides versions is the caller's.
+
+        What `drops` something is also stored on a full disk.
 
         Raises:
             ConflictError: somebody else changed the store.
         """
+        if drops:
+            self._make_room()
         version = self._store.commit(writes)
         for write in writes:
             if isinstance(write, Put):

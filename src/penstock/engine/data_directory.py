@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from penstock.engine.disk_room import DiskRoom
 from penstock.engine.settings import Settings
 from penstock.engine.sqlite_metadata import SqliteMetadataStore
 from penstock.engine.storage import TABLES, Storage, open_index
@@ -51,6 +52,7 @@ class DataDirectory:
             shares = share_open_files(allow_open_files())
             found = settings if settings is not None else Settings.load(root / "penstock.toml")
             disk = LocalDisk(root, in_place=lambda: lock.in_place)
+            DiskRoom(disk).give_up()
             rocks = RocksIndexSettings(open_files_max=shares.index)
             index = open_index(root / "index", found.index_front_bytes, rocks)
             stack.callback(index.close)
@@ -60,7 +62,9 @@ class DataDirectory:
             metadata = SqliteMetadataStore(root / METADATA, expected=named)
             stack.callback(metadata.close)
             log = LogSettings(open_files_max=shares.readers, open_segments_max=shares.segments)
-            return cls(lock, found, Storage(disk, index, found, log), metadata, stack.pop_all())
+            storage = Storage(disk, index, found, log)
+            storage.room.keep()
+            return cls(lock, found, storage, metadata, stack.pop_all())
 
     def let_go(self) -> None:
         """Leave the directory as it is and to the next."""

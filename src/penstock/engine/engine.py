@@ -63,7 +63,7 @@ from penstock.tablet.settings import FsyncMode
 MAINTENANCE_INTERVAL_MS = 500
 REAP_INTERVAL_MS = 1_000
 LEASES_INTERVAL_MS = 1_000
-IDLE_SEGMENTS_INTERVAL_MS = 10_000
+STORAGE_INTERVAL_MS = 10_000
 
 
 class Engine(LeaseCalls, OwnerCalls):
@@ -88,10 +88,11 @@ class Engine(LeaseCalls, OwnerCalls):
         self._closed = False
         steady = SteadyClock(clock)
         dated = LatestClock(steady, clock)
-        self._catalog = Catalog(metadata, dated, storage.disk.exists, tables_max=settings.tables_max)
+        disk, make_room = storage.disk, storage.room.give_up
+        self._catalog = Catalog(metadata, dated, disk.exists, tables_max=settings.tables_max, make_room=make_room)
         self._identity = Identity(metadata)
         self._grace = Grace(settings.scanner_ttl_ms, clock)
-        holds, book = Holds(), LeaseBook(metadata, clock)
+        holds, book = Holds(), LeaseBook(metadata, clock, make_room)
         # Before a table is opened or removed: what is leased is protected from the first moment on.
         loaded = book.load(holds)
         settle_unknown(self._catalog, storage)
@@ -129,7 +130,7 @@ class Engine(LeaseCalls, OwnerCalls):
             tasks.every("sync", settings.fsync_interval_ms, self.maintenance.sync_logs)
         tasks.every("leases", LEASES_INTERVAL_MS, self.leases.run)
         tasks.every("reap", REAP_INTERVAL_MS, self.reap)
-        tasks.every("idle segments", IDLE_SEGMENTS_INTERVAL_MS, storage.park_idle)
+        tasks.every("storage", STORAGE_INTERVAL_MS, storage.tidy)
 
     @classmethod
     def open(cls, directory: str | Path, settings: Settings | None = None) -> Engine:
@@ -238,6 +239,7 @@ class Engine(LeaseCalls, OwnerCalls):
         self._check_owner(call.owner)
         with naming(table.name):
             self.maintenance.check_relieved(table)
+        self._storage.room.check(call.batch.nbytes)
         result = table.write(call)
         for bucket in result.offsets:
             # What was written is told as written, also if its partition is dropped right after.
@@ -258,6 +260,7 @@ class Engine(LeaseCalls, OwnerCalls):
     def truncate(self, table_id: int) -> WriteResult:
         """Delete all rows, in the changelog; of a log table all that is there."""
         table = self._table(table_id)
+        self._storage.room.give_up()
         if table.info.keyed:
             return delete_matching(table, None)
         return WriteResult(self.maintenance.truncate(table), 0, 0)

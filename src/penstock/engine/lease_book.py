@@ -7,6 +7,7 @@ costs the same however much is held. A change is durable when it returns.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
@@ -45,9 +46,10 @@ class Lease:
 class LeaseBook:
     """Stores leases. The caller sees to it that no lease is changed twice at once."""
 
-    def __init__(self, store: MetadataStore, clock: Clock) -> None:
+    def __init__(self, store: MetadataStore, clock: Clock, make_room: Callable[[], None] = lambda: None) -> None:
         self._store = store
         self._clock = clock
+        self._make_room = make_room
 
     def load(self, holds: Holds) -> list[Lease]:
         """Return all leases, and have what they hold protected; what remains of each counts from now on.
@@ -100,6 +102,7 @@ class LeaseBook:
     def delete(self, lease: Lease) -> None:
         """Forget a lease."""
         assert lease.version is not ABSENT, "the lease was stored"
+        self._make_room()
         self._store.commit([Delete(_key(lease.lease_id), lease.version), Delete(_time_key(lease.lease_id))])
 
     def expires_ms(self, lease: Lease) -> int:

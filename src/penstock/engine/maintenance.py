@@ -20,7 +20,7 @@ from penstock.engine.open_tables import OpenTables
 from penstock.engine.refusal import refusal
 from penstock.engine.retention import is_worth, retention_target
 from penstock.engine.settings import Settings
-from penstock.errors import BucketFailedError, ClosedError, NotFoundError, PenstockError
+from penstock.errors import BucketFailedError, ClosedError, DiskFullError, NotFoundError, PenstockError
 from penstock.model.bucket import BucketId
 from penstock.runtime.steady_clock import SteadyClock
 from penstock.tablet.checkpointing import checkpoint
@@ -162,7 +162,7 @@ class Maintenance:
         rows, view = 0, table.view
         for tablet in [t for t in table.committer.tablets.values() if t.bucket in view]:
             with self.attending(tablet.bucket):
-                self._seal(table, tablet, active_too=True)
+                self._seal_if_there_is_room(table, tablet)
                 self._checkpoint(table, tablet)
                 rows += truncate(tablet, view[tablet.bucket].visible)
                 self._compact(table, tablet, tablet.state.base, prompt=True)
@@ -189,8 +189,12 @@ class Maintenance:
         """Save what the next open would have to replay, where that is much."""
         for table, tablet in self._tables.tablets():
             with self.attending(tablet.bucket):
-                if tablet.view.visible - tablet.state.checkpoint > CLOSING_REPLAY_MAX and tablet.failure is None:
+                if tablet.view.visible - tablet.state.checkpoint <= CLOSING_REPLAY_MAX or tablet.failure is not None:
+                    continue
+                try:
                     self._checkpoint(table, tablet)
+                except (OSError, PenstockError) as error:
+                    _log.warning("no checkpoint, the next start replays more bucket=%s reason=%s", tablet.bucket, error)
 
     def counts(self, table_id: int) -> dict[str, int]:
         """Return what was done to a table since it was opened."""
@@ -214,6 +218,15 @@ class Maintenance:
     def _seal(self, table: LiveTable, tablet: Tablet, *, active_too: bool = False) -> None:
         rows = seal(tablet, active_too=active_too)
         self._count(table.info.table_id, seals=1 if rows else 0, rows_sealed=rows)
+
+    def _seal_if_there_is_room(self, table: LiveTable, tablet: Tablet) -> None:
+        """Seal all rows, which are about to go; on a full disk they go once others have made room for that."""
+        try:
+            self._seal(table, tablet, active_too=True)
+        except OSError as error:
+            if not isinstance(refusal(error, tablet.bucket), DiskFullError):
+                raise
+            _log.warning("a truncated log keeps its last rows on the disk for now bucket=%s", tablet.bucket)
 
     def _checkpoint_is_due(self, table: LiveTable, tablet: Tablet) -> bool:
         behind = tablet.view.visible - tablet.state.checkpoint

@@ -141,7 +141,7 @@ class Partitions:
             )
             key, word = partition_key(table_id, partition_id), dropped_key(table_id, partition_id)
             said = Put(gone_key(table_id, partition_id), encode(gone.to_json()), ABSENT)
-            records.commit([Check(key, records.versions[key]), Put(word, b"", ABSENT), said])
+            records.commit([Check(key, records.versions[key]), Put(word, b"", ABSENT), said], drops=True)
             del records.partitions[table_id][partition.name]
             records.dropped_partitions[table_id, partition_id] = partition
             records.gone.setdefault(table_id, {})[partition_id] = gone

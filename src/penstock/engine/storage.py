@@ -8,8 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from penstock.engine.disk_room import DiskRoom
 from penstock.engine.settings import Settings
-from penstock.errors import CorruptionError
+from penstock.errors import CorruptionError, DiskFullError, UnavailableError
 from penstock.index.front import FrontedKeyIndex
 from penstock.index.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
@@ -47,6 +48,7 @@ class Storage:
         self._log_settings = log_settings or LogSettings()
         self._pool = FilePool(disk, self._log_settings.open_files_max)
         self._appends = AppendPool(disk, self._log_settings.open_segments_max)
+        self.room = DiskRoom(disk)
         self._cache = ChunkCache(self._log_settings.cache_bytes_max)
         self._tablet_settings = TabletSettings(segment_bytes=settings.segment_bytes, fsync=settings.fsync)
 
@@ -77,9 +79,10 @@ class Storage:
             for bucket, log in logs.items()
         }
 
-    def park_idle(self) -> None:
-        """Take their descriptors from the segments that were not written since the last call."""
+    def tidy(self) -> None:
+        """Take their descriptors from the segments that were not written since the last call; see to the reserve."""
         self._appends.park_idle()
+        self.room.keep()
 
     def remove_table(self, table_id: int, buckets: list[BucketId]) -> None:
         """Remove the files and index entries of a dropped table."""
@@ -96,13 +99,18 @@ class Storage:
     def _remove_durably(self, directory: str, name: int) -> None:
         # The catalog forgets it next: after that nobody would remove what a power loss brought back.
         self.disk.remove_tree(f"{directory}/{name}")
+        self._pool.drop_under(f"{directory}/{name}")
+        self._cache.drop_under(f"{directory}/{name}")
         if self.disk.exists(directory):
             self.disk.sync_directory(directory)
 
     def close(self, *, flush: bool = True) -> None:
         """Flush and close the index, and let go of files; idempotent."""
-        if flush:
-            self.index.flush()
+        try:
+            if flush:
+                self.index.flush()
+        except (DiskFullError, UnavailableError) as error:
+            _log.warning("the key index was not saved; the next start reads more of the log reason=%s", error)
         self.index.close()
         self._pool.close()
 

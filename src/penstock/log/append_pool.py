@@ -60,6 +60,13 @@ class PooledFile:
         with self._lock:
             self._opened().preallocate(size)
 
+    def rewrite(self) -> None:
+        """Write all bytes again where they are."""
+        with self._lock:
+            file = self._opened()
+            self._synced = False
+            file.rewrite()
+
     def sync(self) -> None:
         """Make everything appended durable; a file that is parked was synced."""
         with self._lock:

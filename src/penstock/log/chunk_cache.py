@@ -67,6 +67,13 @@ class ChunkCache:
             for key in list(self._of_path.get(path, ())):
                 self._remove(key)
 
+    def drop_under(self, directory: str) -> None:
+        """Forget the chunks of all files below a directory."""
+        with self._lock:
+            paths = [path for path in self._of_path if path.startswith(f"{directory}/")]
+        for path in paths:
+            self.drop(path)
+
     def _remove(self, key: ChunkKey) -> None:
         _, size = self._arrays.pop(key)
         self._bytes -= size

@@ -68,6 +68,13 @@ class FilePool:
         if entry is not None and unused:
             entry.file.close()
 
+    def drop_under(self, directory: str) -> None:
+        """Close the files below a directory that is removed: an open file keeps its space."""
+        with self._lock:
+            paths = [path for path in self._entries if path.startswith(f"{directory}/")]
+        for path in paths:
+            self.drop(path)
+
     def close(self) -> None:
         """Close everything that is not in use, and the rest when it is let go."""
         for path in list(self._entries):

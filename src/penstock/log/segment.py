@@ -28,8 +28,10 @@ not whole, without any intact batch, is a creation that never finished: there is
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +58,8 @@ from penstock.model.facts import BatchFacts
 from penstock.runtime.disk import Disk, write_atomically
 
 __all__ = ["Segment", "SegmentWriter", "cut_segment", "read_segment"]
+
+_PIECE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +167,34 @@ def cut_segment(disk: Disk, path: str, valid_bytes: int) -> None:
 
     The valid bytes are written again. After a sync that failed, in this process or in one before,
     the kernel may hold pages that are not on the disk as clean: no further sync would write them.
+    A disk without room for another copy has them written where they are.
 
     Raises:
         OSError: as the disk gave it; the file is as it was.
     """
-    valid = _read_whole(disk, path)[:valid_bytes]
-    assert len(valid) == valid_bytes
-    write_atomically(disk, path, bytes(valid))
+    try:
+        write_atomically(disk, path, _pieces(disk, path, valid_bytes))
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        disk.remove(f"{path}.tmp")
+        file = disk.open_append(path, valid_bytes)
+        try:
+            file.rewrite()
+            file.sync()
+        finally:
+            file.close()
+
+
+def _pieces(disk: Disk, path: str, size: int) -> Iterator[memoryview]:
+    file = disk.open_read(path)
+    try:
+        for position in range(0, size, _PIECE_BYTES):
+            piece = file.pread(position, min(_PIECE_BYTES, size - position))
+            assert len(piece) == min(_PIECE_BYTES, size - position), (path, position)
+            yield piece
+    finally:
+        file.close()
 
 
 def _read_whole(disk: Disk, path: str) -> memoryview:

@@ -7,7 +7,15 @@ callers know what ENOSPC or EIO means for them. Nothing is durable before the ma
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+
+class Space(NamedTuple):
+    """How much a disk has room for, in bytes."""
+
+    free: int
+    total: int
 
 
 class AppendFile(Protocol):
@@ -30,6 +38,12 @@ class AppendFile(Protocol):
         """Reserve space so that the file can grow to `size` without new allocations; best effort.
 
         The reserved part reads as zeroes.
+        """
+
+    def rewrite(self) -> None:
+        """Write all bytes again where they are: the next sync makes each durable, whatever an earlier one failed to.
+
+        Takes no space. They are the same bytes: a crash meanwhile changes nothing.
         """
 
     def sync(self) -> None:
@@ -92,12 +106,15 @@ class Disk(Protocol):
     def size(self, path: str) -> int:
         """Return a file's size in bytes."""
 
+    def space(self) -> Space:
+        """Return what is free for this process, and how much there is."""
+
     def boot_id(self) -> bytes:
         """Return 16 bytes that are the same while the machine runs, and others once it lost what was not synced."""
 
 
-def write_atomically(disk: Disk, path: str, data: bytes) -> None:
-    """Write a small file so that after a crash it is there whole, or as it was before.
+def write_atomically(disk: Disk, path: str, data: bytes | Iterable[memoryview]) -> None:
+    """Write a file, whole or in pieces, so that after a crash it is there whole, or as it was before.
 
     Raises:
         OSError: as the disk gave it; the target is unchanged.
@@ -107,7 +124,8 @@ def write_atomically(disk: Disk, path: str, data: bytes) -> None:
         disk.remove(temporary)
     file = disk.create(temporary)
     try:
-        file.append(data)
+        for piece in [data] if isinstance(data, bytes) else data:
+            file.append(piece)
         file.sync()
     finally:
         file.close()

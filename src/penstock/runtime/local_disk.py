@@ -19,7 +19,10 @@ from uuid import UUID
 
 import numpy as np
 
+from penstock.runtime.disk import Space
+
 _GATHER_MAX = 1024  # IOV_MAX on Linux
+_REWRITE_BYTES = 1 << 20
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NO_SPACE_RESERVED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -78,6 +81,13 @@ class LocalAppendFile:
         except OSError as error:
             if error.errno not in _NO_SPACE_RESERVED:
                 raise
+
+    def rewrite(self) -> None:
+        """Write all bytes again where they are, in pieces."""
+        position = 0
+        while position < self._size:
+            piece = os.pread(self._open_fd(), min(_REWRITE_BYTES, self._size - position), position)
+            position += os.pwrite(self._open_fd(), piece, position)
 
     def sync(self) -> None:
         """Make everything appended durable; fdatasync covers a changed size as well."""
@@ -287,6 +297,11 @@ class LocalDisk:
     def size(self, path: str) -> int:
         """Return a file's size in bytes, preallocated space included."""
         return os.stat(self._absolute(path)).st_size
+
+    def space(self) -> Space:
+        """Return what the file system has free for this user, and how much it has."""
+        found = os.statvfs(self._root)
+        return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def boot_id(self) -> bytes:
         """Return the kernel's own id of its boot; where there is none, one that no other process has."""

@@ -20,6 +20,7 @@ Kind = Literal[
     "append",
     "truncate",
     "preallocate",
+    "rewrite",
     "sync",
     "replace",
     "remove",

@@ -11,6 +11,7 @@ import errno
 import sys
 from random import Random
 
+from penstock.runtime.disk import Space
 from penstock.testing.fault_gate import FaultGate, Operation, os_error, whole
 from penstock.testing.faulty_file import FaultyAppendFile, FaultyReadFile
 from penstock.testing.volatile_file import VolatileFile
@@ -171,6 +172,11 @@ class FaultyDisk(FaultGate):
         with self.lock:
             self.before_read(path)
             return self._file(path).size
+
+    def space(self) -> Space:
+        """Return what is left of the capacity, and the capacity; without one there is more than enough."""
+        with self.lock:
+            return Space(self._free_bytes(), sys.maxsize if self.capacity_bytes is None else self.capacity_bytes)
 
     def boot_id(self) -> bytes:
         """Return how often the power came back, and that there was power at all."""

@@ -65,6 +65,11 @@ class FaultyAppendFile:
         self._check_open()
         self._gate.perform("preallocate", self._path, whole(reserve))
 
+    def rewrite(self) -> None:
+        """Write all bytes again where they are."""
+        self._check_open()
+        self._gate.perform("rewrite", self._path, whole(self._file.rewrite))
+
     def sync(self) -> None:
         """Make everything appended durable; once this has failed, what it was to write is lost to later syncs."""
 

@@ -50,6 +50,10 @@ class VolatileFile:
         self._clean = min(self._clean, size)
         self._lost = [(start, min(end, size)) for start, end in self._lost if start < size]
 
+    def rewrite(self) -> None:
+        """Make all of it dirty again, and nothing lost: the next sync writes it."""
+        self._clean, self._lost = 0, []
+
     def preallocate(self, size: int) -> None:
         """Make the file read as zeroes up to `size`."""
         self._allocated = max(self._allocated, size)

@@ -345,3 +345,21 @@ def test_bytes_that_pass_the_checksum_and_are_no_rows_are_damage(disk: FaultyDis
 
     with pytest.raises(CorruptionError, match=f"position={start}"):
         read(disk)
+
+
+def test_segment_is_cut_where_it_is_on_a_disk_without_room_for_another(disk: FaultyDisk, rows: Rows) -> None:
+    writer = create(disk, rows(0).schema, preallocate_bytes=1 << 16)
+    append(writer, rows(40))
+    disk.fail_at(disk.operations, errno.EIO)
+    with pytest.raises(BucketFailedError):
+        writer.sync()
+    disk.clear_faults()
+    segment = read(disk)
+    disk.capacity_bytes = disk.size(PATH) + 100
+
+    cut_segment(disk, PATH, segment.valid_bytes)
+
+    assert disk.paths() == [PATH]
+    for seed in range(20):
+        found = read(disk.after_power_loss(seed), last=False)
+        assert (found.end_offset, found.torn) == (40, False)

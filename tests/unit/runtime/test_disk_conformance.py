@@ -363,3 +363,25 @@ def test_boot_of_this_machine_is_known_to_every_process(tmp_path: Path) -> None:
     found = {subprocess.check_output([sys.executable, "-c", script], text=True) for _ in range(2)}
 
     assert len(found) == (1 if Path("/proc/sys/kernel/random/boot_id").exists() else 2)
+
+
+def test_rewritten_file_is_the_same(disk: Disk) -> None:
+    file = disk.create("a")
+    data = bytes(range(256)) * 10_000
+    file.append(data)
+    file.preallocate(3_000_000)
+
+    file.rewrite()
+    file.sync()
+
+    assert file.size == len(data)
+    assert disk.read("a")[: len(data)] == data
+    file.append(b"more")
+    file.close()
+    assert disk.read("a")[: len(data) + 4] == data + b"more"
+
+
+def test_free_space_is_no_more_than_there_is(disk: Disk) -> None:
+    free, total = disk.space()
+
+    assert 0 <= free <= total
