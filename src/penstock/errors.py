@@ -40,7 +40,9 @@ Messages are lower case, facts last as key=value; the facts are also fields of t
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+SHOWN_LENGTH_MAX: Final = 2_000
 
 
 class PenstockError(Exception):
@@ -64,10 +66,16 @@ class PenstockError(Exception):
         PenstockError.by_code[cls.code] = cls
 
     def __str__(self) -> str:
-        return " ".join([self.message, *(f"{name}={value}" for name, value in self.facts.items())])
+        return " ".join([self.message, *(f"{name}={_shown(value)}" for name, value in self.facts.items())])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.facts)
+
+
+def _shown(value: object) -> str:
+    """Return a fact as messages and logs show it: what a caller sent may be a megabyte long."""
+    text = str(value)
+    return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}... ({len(text)} characters)"
 
 
 def _rebuild(kind: type[PenstockError], message: str, facts: dict[str, Any]) -> PenstockError:

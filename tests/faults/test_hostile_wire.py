@@ -5,12 +5,14 @@ The server runs in a process of its own, so that a crash is seen as one and its 
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -18,16 +20,18 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+import penstock
 from penstock.client.remote import RemoteNode
-from penstock.errors import InvalidError, OverloadedError, PenstockError
+from penstock.errors import InvalidError, LimitError, OverloadedError, PenstockError
 from penstock.model.bucket import TableBucket
 from penstock.model.calls import LookupCall, OpenScan, Operation, PullChanges, WriteCall
+from penstock.model.owner import AcquireOwner
 from penstock.model.spec import make_spec
 from penstock.model.table import TableInfo
 from penstock.testing.server import ServerProcess
 from penstock.wire import calls
 from penstock.wire.fault import from_flight
-from penstock.wire.frame import CALL_STREAM, FrameKind, decode_frame
+from penstock.wire.frame import CALL_STREAM, FrameKind, decode_frame, frame_of
 from penstock.wire.piece import Pieces
 
 SEED = 20_240
@@ -433,6 +437,98 @@ def test_streams_held_open_are_capped_for_one_connection(target: Target) -> None
     for writer in held:
         with suppress(*FOREIGN):
             writer.close()
+    target.serves()
+
+
+def leaves(said: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to every value in what a request says."""
+    yield path
+    if isinstance(said, dict | list):
+        for key in said if isinstance(said, dict) else range(len(said)):
+            yield from leaves(said[key], (*path, key))
+
+
+def put_at(said: Any, path: tuple[Any, ...], value: object) -> Any:
+    """Return what a request says with another value at one place."""
+    if not path:
+        return value
+    changed = said.copy()
+    changed[path[0]] = put_at(said[path[0]], path[1:], value)
+    return changed
+
+
+@pytest.mark.usefixtures("bystander")
+def test_any_value_anywhere_in_a_request_is_answered_in_a_few_words(target: Target) -> None:
+    numbers = (-1, 1 << 31, 1 << 62, (1 << 63) - 1, 1 << 63, -(1 << 63), 10**30, 1.5, float("nan"), True)
+    texts = ("", "a\x00b", "\x1b[31m", "\ud800", "\udcff", "../..", "\u202e", "x" * (1 << 20), "x" * ((1 << 20) + 1))
+    others: tuple[object, ...] = (None, [], {}, [[]], [None] * 10)
+    longest = 0
+    with closing(RawStream(target.location)) as stream:
+        for request in target.requests():
+            frame = decode_frame(pa.py_buffer(request))
+            said = frame.header["args"]
+            for path in leaves(said):
+                for value in (*numbers, *texts, *others):
+                    header = {**frame.header, "args": put_at(said, path, value)}
+                    # Without its batch: what the header says is looked at first.
+                    stream.writer.write_metadata(frame_of(frame.kind, json.dumps(header).encode()))
+                    answer = stream.reader.read_chunk().app_metadata
+                    found = decode_frame(answer)
+                    assert found.header.get("error", {}).get("code") != "internal", (header["call"], path, found.header)
+                    if found.kind is FrameKind.ERROR:
+                        longest = max(longest, answer.size)
+    # A text may be named in an error; of a megabyte that was sent a part is.
+    assert longest < 100_000
+    target.serves()
+
+
+@pytest.mark.parametrize("kind", ["owner", "page", "scan"])
+def test_token_with_any_bit_changed_is_refused_as_invalid(target: Target, kind: str) -> None:
+    with penstock.connect(target.process.url) as connection, ExitStack() as stack:
+        table = connection.table("orders")
+        use: Callable[[bytes], object] = connection.resume_scan
+        if kind == "owner":
+            owner = table.acquire_owner("bits")
+            stack.callback(owner.release)
+            token = owner.token()
+            use = lambda changed: table.upsert([{"id": 1, "note": NOTE}], owner=changed)  # noqa: E731
+        elif kind == "page":
+            token = stack.enter_context(connection.scanner(table, 0, page_bytes=1024)).open().resume_token
+        else:
+            scan = stack.enter_context(table.scan())
+            next(scan)
+            token = scan.resume_token
+        for bit in range(8 * len(token)):
+            changed = bytearray(token)
+            changed[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(InvalidError):
+                use(bytes(changed))
+    target.serves()
+
+
+def test_names_of_readers_owners_and_buckets_are_short(target: Target) -> None:
+    # The server keeps them: thousands of readers of a megabyte each were gigabytes.
+    long = "x" * 5_000
+    pull = PullChanges(target.info.table_id, target.info.schema_id, {target.bucket: (0, 1)}, reader_id=long)
+    wrong = {TableBucket(long, None, 0): (0, 1)}
+    attempts: list[Callable[[], object]] = [
+        lambda: target.honest.pull_changes(pull),
+        lambda: target.honest.pull_changes(replace(pull, reader_id="r", positions=wrong)),
+        lambda: target.honest.acquire_owner(AcquireOwner(target.info.table_id, "o", incarnation=long)),
+        lambda: target.honest.acquire_owner(AcquireOwner(target.info.table_id, "o", holder=long)),
+    ]
+    for attempt in attempts:
+        with pytest.raises(LimitError, match="a name in the message is too long"):
+            attempt()
+
+
+def test_a_hundred_thousand_unknown_buckets_are_refused_in_a_moment(target: Target) -> None:
+    many = {TableBucket("default.orders", f"day={number}", 0): (0, None) for number in range(100_000)}
+    with pytest.raises(PenstockError) as refused:
+        target.honest.pull_changes(PullChanges(target.info.table_id, target.info.schema_id, many))
+    assert not refused.value.retriable
+    with pytest.raises(PenstockError):
+        target.honest.open_cut(target.info.table_id, as_of=dict.fromkeys(many, 0))
     target.serves()
 
 

@@ -26,6 +26,8 @@ E = TypeVar("E", bound=StrEnum)
 
 TEXT_LENGTH_MAX: Final = 1 << 20
 ITEMS_MAX: Final = 1 << 20
+NAME_LENGTH_MAX: Final = 4_096
+"""Of names of buckets, readers and the like: servers keep them, and name them in errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,18 @@ def _read_text(value: Any, _: Sequence[pa.RecordBatch]) -> str:
     if len(value) > TEXT_LENGTH_MAX:
         raise LimitError("a text or token in the message is too long", length=len(value), most=TEXT_LENGTH_MAX)
     return value
+
+
+def _read_name(value: Any, _: Sequence[pa.RecordBatch]) -> str:
+    if type(value) is not str:
+        raise _refuse("a text", value)
+    return _check_name(value)
+
+
+def _check_name(name: str) -> str:
+    if len(name) > NAME_LENGTH_MAX:
+        raise LimitError("a name in the message is too long", length=len(name), most=NAME_LENGTH_MAX)
+    return name
 
 
 def _read_number(value: Any, _: Sequence[pa.RecordBatch]) -> int:
@@ -104,7 +118,7 @@ def _read_bucket(value: Any, _: Sequence[pa.RecordBatch]) -> TableBucket:
     if isinstance(value, list) and len(value) == 3:
         table, partition, bucket = value
         if type(table) is str and (partition is None or type(partition) is str) and type(bucket) is int:
-            return TableBucket(table, partition, bucket)
+            return TableBucket(_check_name(table), partition and _check_name(partition), bucket)
     raise _refuse("a bucket", value)
 
 
@@ -112,6 +126,7 @@ NOTHING: Final[Field[None]] = Field(lambda _value, _batches: None, lambda _value
 BOOL: Final[Field[bool]] = _plain(bool, "true or false")
 INT: Final[Field[int]] = Field(_write_number, _read_number)
 TEXT: Final[Field[str]] = Field(_write_text, _read_text)
+NAME: Final[Field[str]] = Field(_write_text, _read_name)
 BYTES: Final[Field[bytes]] = Field(lambda value, _: base64.b64encode(value).decode(), _read_bytes)
 BATCH: Final[Field[pa.RecordBatch]] = Field(_write_batch, _read_batch)
 BUCKET: Final[Field[TableBucket]] = Field(lambda value, _: list(value), _read_bucket)

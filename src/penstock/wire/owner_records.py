@@ -18,7 +18,7 @@ from penstock.model.owner import (
     OwnerInfo,
     UndoResult,
 )
-from penstock.wire.field import BOOL, BYTES, INT, TEXT, Field, by_bucket, choice, listed, maybe, record, tupled
+from penstock.wire.field import BOOL, BYTES, INT, NAME, TEXT, Field, by_bucket, choice, listed, maybe, record, tupled
 
 COLUMNS: Final = tupled(TEXT)
 _ATTEMPT_IDS: Final = listed(BYTES)
@@ -43,11 +43,11 @@ ATTEMPTS: Final[Field[Mapping[bytes, int | None]]] = Field(_write_attempts, _rea
 ACQUIRE_OWNER: Final = record(
     AcquireOwner,
     table_id=INT,
-    owner=TEXT,
+    owner=NAME,
     columns=maybe(COLUMNS),
     ttl_ms=maybe(INT),
-    incarnation=maybe(TEXT),
-    holder=TEXT,
+    incarnation=maybe(NAME),
+    holder=NAME,
 )
 OWNER_GRANT: Final = record(
     OwnerGrant, token=BYTES, ttl_ms=INT, columns=COLUMNS, committed_epoch=INT, open_epoch=maybe(INT)
