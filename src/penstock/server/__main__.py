@@ -8,7 +8,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.errors import PenstockError
 from penstock.model.ports import FLIGHT_PORT, HTTP_PORT
@@ -16,13 +18,18 @@ from penstock.runtime.memory import keep_freed_memory
 from penstock.server.serve import serve
 from penstock.server.server import Server
 
+LOOK_SECONDS: Final = 0.1
+
 
 def run(server: Server, stop: threading.Event) -> int:
     """Say that the server is ready, serve until told to stop, then drain; return the exit code."""
     keep_freed_memory()
     sys.stdout.write(f"penstock ready url={server.url} http={server.http_url}\n")
     sys.stdout.flush()
-    stop.wait()
+    # Looked at again and again: a signal that comes just before the thread falls asleep, or to another thread, wakes
+    # nobody. And without the event's lock, which whoever handles the signal takes.
+    while not stop.is_set():
+        time.sleep(LOOK_SECONDS)
     if not server.close():
         # A call that does not end holds a thread that would hold the process; its work is safe to lose.
         logging.shutdown()
