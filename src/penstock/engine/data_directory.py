@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from penstock.engine.disk_room import DiskRoom
+from penstock.engine.memory_budget import MemoryBudget
 from penstock.engine.settings import Settings
 from penstock.engine.sqlite_metadata import SqliteMetadataStore
 from penstock.engine.storage import TABLES, Storage, open_index
-from penstock.index.rocks_settings import RocksIndexSettings
-from penstock.log.settings import LogSettings
 from penstock.runtime.clock import Clock
 from penstock.runtime.directory_lock import DirectoryLock, take_directory
 from penstock.runtime.local_disk import LocalDisk
@@ -53,16 +52,15 @@ class DataDirectory:
             found = settings if settings is not None else Settings.load(root / "penstock.toml")
             disk = LocalDisk(root, in_place=lambda: lock.in_place)
             DiskRoom(disk).give_up()
-            rocks = RocksIndexSettings(open_files_max=shares.index)
-            index = open_index(root / "index", found.index_front_bytes, rocks)
+            budget = MemoryBudget.of(found)
+            index = open_index(root / "index", budget.front_settings(), budget.index_settings(shares))
             stack.callback(index.close)
             tables = [name for name in disk.list(TABLES) if name.isdigit()]
             tables = tables or [str(bucket) for bucket in index.buckets()]
             named = f"{TABLES}/{{{','.join(tables[:_NAMED_MAX])}}}" if tables else ""
             metadata = SqliteMetadataStore(root / METADATA, expected=named)
             stack.callback(metadata.close)
-            log = LogSettings(open_files_max=shares.readers, open_segments_max=shares.segments)
-            storage = Storage(disk, index, found, log)
+            storage = Storage(disk, index, found, budget.log_settings(shares))
             storage.room.keep()
             return cls(lock, found, storage, metadata, stack.pop_all())
 

@@ -238,7 +238,7 @@ class Engine(LeaseCalls, OwnerCalls):
         table = self._table(call.table_id)
         self._check_owner(call.owner)
         with naming(table.name):
-            self.maintenance.check_relieved(table)
+            self.maintenance.check_relieved(table, call.batch.nbytes)
         self._storage.room.check(call.batch.nbytes)
         result = table.write(call)
         for bucket in result.offsets:

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from penstock.engine.catalog import Catalog
 from penstock.engine.live_table import LiveTable
+from penstock.engine.memory_budget import MemoryBudget
 from penstock.engine.open_tables import OpenTables
 from penstock.engine.refusal import refusal
 from penstock.engine.retention import is_worth, retention_target
@@ -31,7 +32,6 @@ from penstock.tablet.tablet import Tablet
 _log = logging.getLogger("penstock")
 
 UNSEALED_SEGMENTS_MAX = 3
-TAIL_BYTES_MAX = 512 << 20
 CLOSING_REPLAY_MAX = 50_000
 COMPACTION_INTERVAL_MS = 30_000
 START_PATIENCE_MS = 10 * 60_000
@@ -74,6 +74,8 @@ class Maintenance:
         self._clock = clock
         self._started_ms = clock.monotonic_ms()
         self._flush_index = flush_index
+        self._tail_bytes_max = MemoryBudget.of(settings).tails
+        self._written_bytes = 0
         self._lock = threading.Lock()
         self._turns: WeakValueDictionary[BucketId, _Turn] = WeakValueDictionary()
         self._done: dict[int, _Done] = {}
@@ -131,12 +133,18 @@ class Maintenance:
             with self._lock:
                 self._unrelieved.setdefault(table.info.table_id, {})[tablet.bucket] = error
 
-    def check_relieved(self, table: LiveTable) -> None:
+    def check_relieved(self, table: LiveTable, size: int) -> None:
         """Let no write in while a bucket of its table has more unsealed rows than it may; the background tries again.
+
+        A writer that comes when much was written since the last look at all buckets, `size` included, looks itself.
 
         Raises:
             DiskFullError, UnavailableError: as the disk refused to take them.
         """
+        self._written_bytes += size
+        if self._written_bytes > self._tail_bytes_max // 4:
+            # What the disk refuses here it refuses in the background as well, which tells of it.
+            self._relieve_memory()
         unrelieved = self._unrelieved.get(table.info.table_id)
         if not unrelieved:
             return
@@ -263,11 +271,12 @@ class Maintenance:
 
     def _relieve_memory(self) -> list[Exception]:
         """Seal the largest tails early when all tails together are too large; return what the disk refused."""
+        self._written_bytes = 0
         tablets = sorted(self._tables.tablets(), key=lambda pair: pair[1].tail_bytes, reverse=True)
         total = sum(tablet.tail_bytes for _, tablet in tablets)
         refused: list[Exception] = []
         for table, tablet in tablets:
-            if total <= TAIL_BYTES_MAX:
+            if total <= self._tail_bytes_max:
                 break
             total -= tablet.tail_bytes
             try:

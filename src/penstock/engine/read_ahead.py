@@ -15,6 +15,8 @@ from penstock.engine.page_reader import PageRows, PageSpan
 from penstock.errors import PenstockError
 
 PLACES: Final = 16
+"""How many there are on a machine with memory enough."""
+
 THREADS: Final = 2
 
 
@@ -43,8 +45,8 @@ class WaitingPage(NamedTuple):
 class ReadAhead:
     """Reads pages in threads of its own. Thread-safe."""
 
-    def __init__(self) -> None:
-        self._free: list[None] = [None] * PLACES
+    def __init__(self, places: int = PLACES) -> None:
+        self._free: list[None] = [None] * places
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="penstock-read-ahead")
 
     @property

@@ -17,6 +17,7 @@ from typing import Final
 from penstock.engine.cuts import Cuts
 from penstock.engine.identity import Identity
 from penstock.engine.live_table import LiveTable
+from penstock.engine.memory_budget import MemoryBudget
 from penstock.engine.page_reader import PageReader
 from penstock.engine.read_ahead import ReadAhead
 from penstock.engine.resume_token import ResumeToken
@@ -65,7 +66,7 @@ class Scanners:
         self._clock = clock
         self._cuts = cuts
         self._identity = identity
-        self._ahead = ReadAhead()
+        self._ahead = ReadAhead(MemoryBudget.of(settings).pages_ahead(settings.page_bytes))
         # To work them out takes as long as to read a small page, and the same few are asked for again and again.
         self._known_rows: dict[tuple[object, ...], ScannedRows] = {}
         self._registry = ScannerRegistry(settings, clock, metrics)

@@ -60,6 +60,15 @@ def _size(name: str, default: int, meaning: str, smallest: int = 1, largest: int
     return field(default=default, metadata={"setting": setting})
 
 
+def _share(name: str, unset: str, meaning: str, smallest: int) -> Any:
+    """Return a size that depends on the machine unless it is set."""
+
+    def show(value: int | None) -> str:
+        return unset if value is None else format_bytes(value)
+
+    return field(default=None, metadata={"setting": Setting(name, parse_bytes, show, meaning, smallest)})
+
+
 def _count(name: str, default: int, meaning: str) -> Any:
     return field(default=default, metadata={"setting": Setting(name, _read_count, str, meaning, 1)})
 
@@ -91,8 +100,14 @@ class Settings:
     fsync_interval_ms: int = _duration("log.fsync-interval", 1_000, "how often, with log.fsync=interval")
     checkpoint_interval_ms: int = _duration("checkpoint.interval", 60_000, "how often a checkpoint is taken")
     checkpoint_changes: int = _count("checkpoint.changes", 2_000_000, "or after how many changes")
-    index_front_bytes: int = _size(
-        "kv.index.front-bytes", 256 * _MB, "memory for keys in front of the index; 0 for none", 0
+    memory_bytes_max: int | None = _share(
+        "memory.max",
+        "half of the machine",
+        "memory for index, caches, unsealed rows, reads and uploads together",
+        64 * _MB,
+    )
+    index_front_bytes: int | None = _share(
+        "kv.index.front-bytes", "a share of memory.max", "memory for keys in front of the index; 0 for none", 0
     )
     request_bytes_max: int = _size("request.max-bytes", 64 * _MB, "largest message to a server", 1024)
     tables_max: int = _count("tables.max", 10_000, "tables on the node")

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from penstock.engine.disk_room import DiskRoom
+from penstock.engine.memory_budget import MemoryBudget
 from penstock.engine.settings import Settings
 from penstock.errors import CorruptionError, DiskFullError, UnavailableError
 from penstock.index.front import FrontedKeyIndex
@@ -50,7 +51,12 @@ class Storage:
         self._appends = AppendPool(disk, self._log_settings.open_segments_max)
         self.room = DiskRoom(disk)
         self._cache = ChunkCache(self._log_settings.cache_bytes_max)
-        self._tablet_settings = TabletSettings(segment_bytes=settings.segment_bytes, fsync=settings.fsync)
+        budget = MemoryBudget.of(settings)
+        self._tablet_settings = TabletSettings(
+            segment_bytes=budget.segment_bytes(settings.segment_bytes),
+            file_rows_max=budget.file_rows(),
+            fsync=settings.fsync,
+        )
 
     def open_tablets(
         self,
@@ -115,13 +121,13 @@ class Storage:
         self._pool.close()
 
 
-def open_index(path: Path, front_bytes: int = 0, settings: RocksIndexSettings | None = None) -> KeyIndex:
-    """Open the key index of a data directory, with a front of so many bytes, or none for 0.
+def open_index(path: Path, front: FrontSettings | None = None, settings: RocksIndexSettings | None = None) -> KeyIndex:
+    """Open the key index of a data directory, with a front unless that has no room.
 
     A damaged index is removed and made anew from the log.
     """
     index = _open_rocks(path, settings)
-    return FrontedKeyIndex(index, FrontSettings(table_bytes_max=front_bytes)) if front_bytes else index
+    return FrontedKeyIndex(index, front) if front is not None and front.table_bytes_max else index
 
 
 def _open_rocks(path: Path, settings: RocksIndexSettings | None) -> RocksKeyIndex:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.engine.engine import Engine
+from penstock.engine.memory_budget import MemoryBudget
 from penstock.engine.settings import Settings
 from penstock.server.server import Listen, Server
 from penstock.server.settings import ServerSettings
@@ -54,7 +55,13 @@ def serve(
     )
     engine = Engine.open(directory, known)
     try:
-        limits = ServerSettings(request_bytes_max=known.request_bytes_max, call_bytes_max=known.call_bytes_max)
+        budget = MemoryBudget.of(known)
+        limits = ServerSettings(
+            request_bytes_max=min(known.request_bytes_max, budget.requests // 8),
+            call_bytes_max=min(known.call_bytes_max, budget.uploads),
+            memory_bytes_max=budget.requests,
+            peer_memory_bytes_max=min(256 << 20, budget.requests),
+        )
         return Server(
             engine,
             listen,

@@ -28,6 +28,7 @@ class ClosedTail:
     run: Run
     schema: TabletSchema
     segments: tuple[str, ...]
+    bytes: int
 
     @property
     def span(self) -> Span:
@@ -133,4 +134,4 @@ class ActiveSegment:
         return Span(rows.start, rows.end, (Run(rows, self._ends),))
 
     def _closed_tail(self) -> ClosedTail:
-        return ClosedTail(Run(self.tail.snapshot(), self._ends), self._schema, (self._name,))
+        return ClosedTail(Run(self.tail.snapshot(), self._ends), self._schema, (self._name,), self.tail.bytes)

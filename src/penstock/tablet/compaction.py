@@ -237,7 +237,9 @@ def _write(
     start, end = (group if schema.keyed else _kept(group, base))[0].start, group[-1].end
     rows = sum(len(source.rows) for source in sources)
     name = tablet.files.new_name("data")
-    blocks, same_blocks = tee(in_order([source.run.chosen(source.rows, schema.storage) for source in sources]))
+    found = in_order([source.run.chosen(source.rows, schema.storage) for source in sources])
+    # Of two iterators one that is not read keeps every block until the end.
+    blocks, same_blocks = (found, None) if rows == end - start else tee(found)
     write_data_file(
         tablet.files.disk,
         tablet.files.path(name),
@@ -247,7 +249,7 @@ def _write(
         start=start,
         end=end,
         blocks=(block.batch for block in blocks),
-        offsets=None if rows == end - start else (block.offsets for block in same_blocks),
+        offsets=None if same_blocks is None else (block.offsets for block in same_blocks),
         directory=_directory(group, base),
         settings=tablet.files.settings,
     )

@@ -145,6 +145,7 @@ def _load_tails(state: TabletState, segments: list[tuple[str, Segment]], schema:
             Run(tail.snapshot(), Ends()),
             TabletSchema.of(segment.schema_id, segment.schema, schema.key_columns),
             tuple(names),
+            tail.bytes,
         )
         for tail, names, segment in groups
     )

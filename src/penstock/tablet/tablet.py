@@ -88,8 +88,8 @@ class Tablet:
     @property
     def tail_bytes(self) -> int:
         """Return how much memory unsealed rows take, about."""
-        closed = sum(c.run.rows.rows for c in self.state.closed)
-        return (self._active.tail.bytes if self._active is not None else 0) + 64 * closed
+        closed = sum(closed.bytes for closed in self.state.closed)
+        return closed + (self._active.tail.bytes if self._active is not None else 0)
 
     @property
     def tail_rows(self) -> int:
