@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
+from penstock.client import change_stream
 from penstock.errors import InvalidError, OffsetOutOfRangeError, PartitionNotFoundError
 from penstock.testing.server import ServerProcess
 
@@ -115,6 +117,27 @@ def test_a_partition_born_and_dropped_between_two_pulls_is_read(table: penstock.
         seen = read(stream, 35)
 
     assert sorted(seen) == whole(("mon", range(30)), ("tue", range(5, 10)))
+
+
+def test_a_partition_dropped_before_the_one_of_its_name_that_went_before_was_read_is_read(
+    table: penstock.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The stream hears of the second Monday while it still has pages of the first to read.
+    monkeypatch.setattr(change_stream, "WAIT_MS", 1)
+    put(table, range(ROWS), "mon", LARGE)
+    with table.changes(follow=True, timeout="20s") as stream:
+        seen = read(stream, 1)
+        table.drop_partition(MONDAY)
+        put(table, range(1000, 1010))
+        births = json.loads(stream.position)["births"]
+        while json.loads(stream.position)["births"] == births:
+            seen += read(stream, 1)
+        assert len(seen) < ROWS
+        table.drop_partition(MONDAY)
+        put(table, range(2000, 2010))
+        seen += read(stream, ROWS + 20 - len(seen))
+
+    assert sorted(seen) == whole(("mon", [*range(ROWS), *range(1000, 1010), *range(2000, 2010)]))
 
 
 def test_a_position_at_the_end_of_a_dropped_partition_goes_on(table: penstock.Table) -> None:

@@ -345,12 +345,12 @@ class LiveTable:
 
     def _take_up(self, partitions: Sequence[PartitionInfo]) -> None:
         with self._lock:
-            new = [partition for partition in partitions if partition.partition_id not in self._partitions]
-            self._open({partition: self._ids_of(partition) for partition in new})
-            self._partitions |= {partition.partition_id: partition for partition in new}
+            self._open({p: self._ids_of(p) for p in partitions if p.partition_id not in self._partitions})
 
     def _open(self, buckets: Mapping[PartitionInfo | None, Sequence[BucketId]]) -> None:
         tablets = self._opened(buckets)
+        # Before their names: who stands in an earlier life of one must not take the new bucket for his.
+        self._partitions |= {partition.partition_id: partition for partition in buckets if partition is not None}
         for partition, ids in buckets.items():
             name = None if partition is None else partition.name
             for bucket in ids:

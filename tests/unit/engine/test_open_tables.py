@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import penstock
 from penstock.engine.engine import Engine
 from penstock.errors import PartitionNotFoundError
 from penstock.model.bucket import BucketId
+from penstock.tablet.tablet import Tablet
 
 
 @pytest.fixture
@@ -50,3 +51,26 @@ def test_a_bucket_whose_files_are_being_removed_is_gone_for_who_asks_for_it(
 
         with pytest.raises(PartitionNotFoundError):
             asked.result()
+
+
+def test_who_stands_in_a_dropped_partition_goes_on_while_its_name_is_taken_up_again(
+    connection: penstock.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = connection.create_table("t", "city STRING, id BIGINT", partitioned_by=["city"])
+    table.append([{"city": "Ulm", "id": number} for number in range(3)])
+    engine = table._link.node
+    assert isinstance(engine, Engine)
+    committer = engine._tables.get(table.info.table_id).committer
+    add_tablets = committer.add_tablets
+    read: list[int] = []
+    with table.changes(follow=True, timeout="20s") as stream:
+        table.drop_partition({"city": "Ulm"})
+
+        def read_first(tablets: Mapping[BucketId, Tablet]) -> None:
+            read.extend(next(stream)["id"].to_pylist())
+            add_tablets(tablets)
+
+        monkeypatch.setattr(committer, "add_tablets", read_first)
+        table.create_partition({"city": "Ulm"})
+
+    assert read == [0, 1, 2]
