@@ -72,7 +72,7 @@ class Maintenance:
         self._catalog = catalog
         self._settings = settings
         self._clock = clock
-        self._started_ms = clock.monotonic_ms()
+        self._started_ms, self._started_wall_ms = clock.monotonic_ms(), clock.wall_ms()
         self._flush_index = flush_index
         self._tail_bytes_max = MemoryBudget.of(settings).tails
         self._written_bytes = 0
@@ -313,7 +313,8 @@ class Maintenance:
         if done.outlived is None:
             stamps = [tablet.state.timestamp_ms for tablet in table.committer.tablets.values()]
             newest = max([*stamps, *(partition.created_ms for partition in table.partitions())], default=now)
-            done.outlived = now - newest > retention_ms
+            # What was born since the start was stamped by the clock that it expires by.
+            done.outlived = newest < self._started_wall_ms and now - newest > retention_ms
             if done.outlived:
                 _log.warning(
                     "everything is older than partition.retention; it expires in ten minutes, check the clock table=%s",
