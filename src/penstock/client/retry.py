@@ -17,9 +17,6 @@ T = TypeVar("T")
 TOLD_WITHIN_SECONDS: Final = 2.0
 ATTEMPT_SECONDS: Final = 1.0
 """What an attempt to connect to somebody who does not answer takes."""
-READING_TIMES: Final = 20
-"""How many times as long as others somebody waits who is in the middle of reading: with what it has so far it can
-do nothing but begin anew."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,15 +37,18 @@ class Retry:
     """How long to go on trying after the first failure, and how long to pause in between.
 
     The time counts from the first failure: an attempt that nobody answers may take longer than all of it. Who waits
-    is told so within two seconds, and again every `tell_every` seconds. Pauses double from `pause_ms_min` to
-    `pause_ms_max`, each shortened at random by up to a half, so that clients that failed together do not return
-    together.
+    is told so within two seconds, and again every `tell_every` seconds. Who is in the middle of reading waits
+    `reading_times` as long: with what it has so far it can do nothing but begin anew.
+
+    Pauses double from `pause_ms_min` to `pause_ms_max`, each shortened at random by up to a half, so that clients
+    that failed together do not return together.
     """
 
     deadline_ms: int = 30_000
     pause_ms_min: int = 10
     pause_ms_max: int = 1_000
     tell_every: float = 10.0
+    reading_times: int = 20
     monotonic: Callable[[], float] = time.monotonic
     pause: Callable[[float], object] = time.sleep
     jitter: Callable[[], float] = random.random
@@ -90,7 +90,7 @@ class Retry:
 
     def reading(self) -> Retry:
         """Return the same for somebody who is in the middle of reading."""
-        return replace(self, deadline_ms=READING_TIMES * self.deadline_ms)
+        return replace(self, deadline_ms=self.reading_times * self.deadline_ms)
 
     def until(self, stopped: threading.Event) -> Retry:
         """Return the same with pauses that end when somebody is told to stop."""

@@ -84,7 +84,7 @@ def _link(options: Options, retry_ms: int) -> Link:
     key = (os.getpid(), url, token, tuple(sorted((tls or {}).items())), retry_ms, options.database)
     link = _links.get(key)
     if link is None or link.closed:
-        retry = Retry(deadline_ms=retry_ms, pause=Waiting(url), tell_every=math.inf)
+        retry = Retry(deadline_ms=retry_ms, pause=Waiting(url), tell_every=math.inf, reading_times=1)
         # A session outlives servers: who plans asks whichever there is, and a plan is for the one that answered.
         anyone = options.database is None
         node = RemoteNode(url, token=token, tls=tls, database=options.database, any_database=anyone)

@@ -46,4 +46,6 @@ def test_process_has_one_way_for_tasks_and_a_less_patient_one_for_planning() -> 
     assert link_for(options) is link_for(options)
     assert link_for(options).retry.deadline_ms == 300_000
     assert planning_link(options).retry.deadline_ms == 30_000
+    # Also in the middle of reading: that is as long as the user said.
+    assert planning_link(options).reading_retry.deadline_ms == 30_000
     assert planning_link(Options(options.for_spark() | {"retryTimeout": "1s"})).retry.deadline_ms == 1_000
