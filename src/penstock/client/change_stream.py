@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
@@ -242,25 +242,8 @@ class ChangeStream(Iterator[pa.RecordBatch]):
         if self._patience.births:
             self._begin_born(state)
             self._births = state.births
-            # Lives of a name that wait for the one before are awaited like those that are unheard of.
             stands = {bucket: start for bucket, (start, _) in self._pull.positions.items()}
-            waiting = [
-                gone.partition_id
-                for bucket, _, gone in state.unread(self._info.path, stands, None)
-                if gone.first_offset > bucket.first_offset(stands[bucket])
-            ]
-            self._pull.births = min([self._heard_of(state, stands), *waiting])
-
-    def _heard_of(self, state: LogState, stands: Mapping[TableBucket, int]) -> int:
-        """Return the id from which on partitions are awaited as far as they are not dropped yet.
-
-        One that waits for the end of an earlier life of its name is not protected by where this reader stands, and
-        may be dropped before its turn. Its id is not known here, but it is not below what was awaited so far.
-        """
-        for bucket, offsets in state.offsets.items():
-            if bucket in stands and bucket.first_offset(stands[bucket]) < bucket.first_offset(offsets.base):
-                return self._pull.births or 0
-        return state.births
+            self._pull.births = state.awaited(self._info.path, stands, state.births, self._pull.births)
 
     def _leave_dropped(self, state: LogState, bucket: TableBucket, at: int, end: int | None) -> None:
         """Read a bucket no more that was read to the end at which its partition was dropped; go on with the next life.

@@ -101,6 +101,23 @@ class LogState:
                 if life_start(at) == gone.first_offset and at < end:
                     yield bucket, at, gone
 
+    def awaited(self, path: str, stands: Mapping[TableBucket, int], births: int, before: int | None) -> int:
+        """Return the id from which on a reader who stands there awaits partitions; he has not heard of `births` yet.
+
+        One that waits for the end of an earlier life of its name is not protected by where the reader stands, and may
+        be dropped before its turn. While it is not dropped its id is not known here, but it is not below `before`,
+        what was awaited so far.
+        """
+        for bucket, offsets in self.offsets.items():
+            if bucket in stands and bucket.first_offset(stands[bucket]) < bucket.first_offset(offsets.base):
+                births = min(births, before or 0)
+        waiting = [
+            gone.partition_id
+            for bucket, _, gone in self.unread(path, stands, None)
+            if gone.first_offset > bucket.first_offset(stands[bucket])
+        ]
+        return min([births, *waiting])
+
     def check_read(self, path: str, named: Mapping[TableBucket, int], births: int | None) -> None:
         """Refuse offsets that a dropped partition had changes beyond, or may have had.
 

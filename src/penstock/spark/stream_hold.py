@@ -26,6 +26,11 @@ class StreamHold:
         self._released = threading.Event()
         self._thread: threading.Thread | None = None
 
+    @property
+    def births(self) -> int | None:
+        """Return the id from which on partitions are held; None: none are so far."""
+        return self._pull.births
+
     def stand(self, positions: Positions, births: int | None) -> None:
         """Hold these positions, and what partitions from an id on have.
 

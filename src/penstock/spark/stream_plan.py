@@ -168,13 +168,17 @@ class StreamPlan:
             ranges = self._ranges(state, stands, births)
             unread = {bucket: at for bucket, (at, _) in ranges.items()}
             try:
-                self._hold.stand(unread, births)
+                self._hold.stand(unread, births if births is None else self._awaited(state, unread, births))
                 return state, ranges
             except (PartitionNotFoundError, OffsetOutOfRangeError):
                 # It went between looking and holding: whether anything is lost by that is looked at again.
                 if attempt == TRIES - 1:
                     raise
         raise AssertionError("the last attempt returns or raises")
+
+    def _awaited(self, state: LogState, stands: Positions, births: int) -> int:
+        # A query that just began holds nothing yet, and may find lives that wait: all of them count.
+        return state.awaited(self._info.path, stands, births, self._hold.births)
 
     def _ranges(self, state: LogState, stands: Positions, births: int | None) -> dict[TableBucket, tuple[int, int]]:
         """Return from where to where each bucket can be read: of a name's lives the first that was not read."""
