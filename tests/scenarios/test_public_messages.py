@@ -94,6 +94,16 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], type[errors.PenstockError], s
         errors.InvalidError,
         "a cut is offsets by bucket, as t.cut() returns them found=int",
     ),
+    "cut that is a word": (
+        lambda conn: conn.table("orders").scan(as_of="yesterday"),
+        errors.InvalidError,
+        "a cut is t.cut(), the text of its to_json(), or offsets by bucket found='yesterday'",
+    ),
+    "end that is a word": (
+        lambda conn: conn.table("orders").changes(end="latest"),
+        errors.InvalidError,
+        "a cut is t.cut(), the text of its to_json(), or offsets by bucket found='latest'",
+    ),
     "start that is none": (
         lambda conn: list(conn.table("orders").changes(start="yesterday")),
         errors.InvalidError,

@@ -108,6 +108,8 @@ def resolve_cut(link: Link, info: TableInfo, cut: CutLike, what: str = "cut") ->
 
 
 def _read(info: TableInfo, text: str) -> tuple[dict[TableBucket, int], str | None, int]:
+    if not text.lstrip().startswith("{"):
+        raise InvalidError("a cut is t.cut(), the text of its to_json(), or offsets by bucket", found=repr(text[:80]))
     position = StreamPosition.decode(text)
     if position.snapshot is not None:
         raise InvalidError("the position is inside a snapshot, and no cut; pass a cut", table=info.path)
