@@ -7,11 +7,14 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 import penstock
+import penstock.spark as pks
 from penstock.spark.java import use_java
 from penstock.testing.server import server
 
@@ -55,6 +58,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def new_session(spark: SparkSession) -> SparkSession:
+    """Return a session of its own.
+
+    Spark looks for its own jar under a URL's spelling of the path. Where that differs, in a clone whose folder has
+    a space or an umlaut, Spark finds no format by itself, in any session.
+    """
+    session = spark.newSession()
+    if quote(pyspark.__file__) != pyspark.__file__:
+        pks.register(session)
+    return session
 
 
 @pytest.fixture

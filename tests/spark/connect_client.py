@@ -10,7 +10,9 @@ import json
 import os
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 import penstock.spark as pks
@@ -92,6 +94,8 @@ def main(url: str, home: Path, steps: list[str]) -> None:
         .config("spark.local.dir", str(home / "local"))
         .getOrCreate()
     )
+    if quote(pyspark.__file__) != pyspark.__file__:
+        pks.register(spark)  # under such a path Spark finds no format by itself
     for step in steps:
         name, _, table = step.partition("=")
         if name == "read":

@@ -50,9 +50,9 @@ def test_table_reads_as_the_client_reads_it(spark: SparkSession, url: str, order
 
 
 def test_format_is_found_without_registering_and_takes_options_in_any_case(
-    spark: SparkSession, url: str, orders: penstock.Table
+    new_session: SparkSession, url: str, orders: penstock.Table
 ) -> None:
-    frame = spark.newSession().read.format("penstock").options(URL=url, Table=orders.path, FILTER="id < 10").load()
+    frame = new_session.read.format("penstock").options(URL=url, Table=orders.path, FILTER="id < 10").load()
 
     assert rows_of(frame) == rows_in(orders, filter="id < 10")
 

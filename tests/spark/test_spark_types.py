@@ -69,10 +69,9 @@ def written(connection: penstock.Connection, path: str) -> penstock.Table:
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_all_types_read_equal_in_any_session_time_zone(
-    spark: SparkSession, url: str, connection: penstock.Connection, path: str, zone: str
+    new_session: SparkSession, url: str, connection: penstock.Connection, path: str, zone: str
 ) -> None:
-    table = written(connection, path)
-    session = spark.newSession()
+    table, session = written(connection, path), new_session
     session.conf.set("spark.sql.session.timeZone", zone)
 
     expected = table.scan().to_arrow().sort_by("id")
