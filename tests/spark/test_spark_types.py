@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType, TimestampNTZType
 
 import penstock
 import penstock.spark as pks
+from penstock.errors import SchemaMismatchError
 
 UTC = dt.UTC
 COLUMNS: list[tuple[str, pa.DataType, list[Any]]] = [
@@ -107,7 +107,7 @@ def test_a_null_struct_whose_fields_are_never_null_travels_both_ways(
         (1, None, None, "-D"),
         (2, None, [None, ([3],)], "+I"),
     ]
-    with pytest.raises(PySparkException, match="the column's type allows no null there"):
+    with pytest.raises(SchemaMismatchError, match="the column's type allows no null there"):
         pks.write(rows.selectExpr("id", "NAMED_STRUCT('x', CAST(NULL AS ARRAY<INT>)) AS place", "all"), url, path)
 
 
