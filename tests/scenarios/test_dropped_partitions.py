@@ -242,6 +242,25 @@ def test_an_unknown_partition_is_no_start(table: penstock.Table) -> None:
         table.changes(start=start)
 
 
+@pytest.mark.parametrize("taken_by", ["cut", "scan"])
+def test_a_partition_born_after_a_cut_and_dropped_before_it_was_read_is_missed(
+    table: penstock.Table, taken_by: str
+) -> None:
+    put(table, range(3), "sun")
+    table.drop_partition({"day": "sun"})  # before the cut: nobody misses it
+    put(table, range(5), "mon")
+    cut = table.cut() if taken_by == "cut" else table.scan().log_offsets
+    assert found(table.changes(start=cut)) == []
+    put(table, range(7), "tue")
+    assert found(table.changes(start=cut)) == whole(("tue", range(7)))
+
+    table.drop_partition({"day": "tue"})
+
+    with pytest.raises(PartitionNotFoundError, match="day=tue"):
+        table.changes(start=cut)
+    assert found(table.changes(start=table.cut())) == []
+
+
 def test_a_cut_that_names_what_is_not_there_is_refused(table: penstock.Table) -> None:
     put(table, range(10))
     put(table, range(5), "tue")

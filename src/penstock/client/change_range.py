@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TypeGuard
 
-from penstock.client.cut import CutLike, resolve_cut
+from penstock.client.cut import Cut, CutLike, resolve_cut
 from penstock.client.link import Link
 from penstock.client.place import check_place
 from penstock.client.stream_position import StreamPosition
@@ -65,6 +65,7 @@ def resolve_starts(
         named, births = position.bucket_offsets(info.path), position.births
     elif isinstance(start, Mapping):
         named = resolve_cut(link, info, start, "start")
+        births = start.births if isinstance(start, Cut) else None
     else:
         raise InvalidError(
             "a start is penstock.EARLIEST, penstock.LATEST, offsets by bucket, a datetime or a stream's position",

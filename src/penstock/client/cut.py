@@ -19,13 +19,17 @@ class Cut(dict[TableBucket, int]):
     """One offset for each bucket of a table, all of one moment. A lease can pin it.
 
     It remembers database and table, so that it is not taken for a cut of another one. Read from JSON it knows its
-    table by id only: its buckets have no table's name, and are found under any.
+    table by id only: its buckets have no table's name, and are found under any. Partitions that it does not name and
+    whose ids are `births` or higher were born after it (None, as of a cut read from JSON: it is not known).
     """
 
-    def __init__(self, offsets: Mapping[TableBucket, int], *, database: str, table_id: int) -> None:
+    def __init__(
+        self, offsets: Mapping[TableBucket, int], *, database: str, table_id: int, births: int | None = None
+    ) -> None:
         super().__init__(offsets)
         self.database = database
         self.table_id = table_id
+        self.births = births
 
     def to_json(self) -> str:
         """Return the cut as JSON text: ids of database and table, offsets by bucket, as texts."""

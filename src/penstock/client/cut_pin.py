@@ -18,6 +18,7 @@ class CutPin:
         self._link = link
         self._table_id = table_id
         self._cut = cut
+        self.births = cut.births
         self._lock = threading.Lock()
 
     @classmethod

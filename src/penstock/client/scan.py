@@ -52,6 +52,7 @@ class Scan(Iterable[pa.RecordBatch]):
         self._info = info
         self._request = request
         self._database = link.database
+        self._births = pin.births if isinstance(pin, CutPin) else None
         self._schema = request.schema(info)
         opened = [] if first is None else [first]
         self._work = ScanWork(link, info, request, pin, tuple(positions), self._schema, opened)
@@ -170,7 +171,7 @@ class Scan(Iterable[pa.RecordBatch]):
         """Return the cut: the rows are those of the table at these offsets, changes go on from them."""
         path, positions = self._info.path, self._work.positions
         offsets = {position.table_bucket(path): position.log_offset for position in positions}
-        return Cut(offsets, database=self._database, table_id=self._info.table_id)
+        return Cut(offsets, database=self._database, table_id=self._info.table_id, births=self._births)
 
     @property
     def bucket(self) -> TableBucket:

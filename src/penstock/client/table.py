@@ -215,7 +215,7 @@ class Table(TableOwners):
         """
         pin = CutPin.take(self._link, self._info.table_id)
         pin.release()
-        return Cut(pin.offsets, database=self._link.database, table_id=self._info.table_id)
+        return Cut(pin.offsets, database=self._link.database, table_id=self._info.table_id, births=pin.births)
 
     def create_snapshot(self) -> dict[TableBucket, Snapshot]:
         """Snapshot every bucket at one cut; return the newest of each, which is an older one if nothing changed.

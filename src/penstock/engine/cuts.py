@@ -77,6 +77,7 @@ class Cuts:
                 raise TooManyScannersError(
                     "too many cuts are open; release some, or wait until they expire", max=self._most
                 )
+        births = table.births_and_view()[0] if as_of is None and table.info.partitioned else None
         if as_of is None:
             names = {table.bucket_id(bucket): bucket for bucket in (table.buckets() if buckets is None else buckets)}
         elif buckets is None:
@@ -91,7 +92,7 @@ class Cuts:
             ids = {name: bucket for bucket, name in names.items()}
             self._cuts[cut_id] = _OpenCut(table, offsets, tablets, ids, self._clock.monotonic_ms(), who)
             self._callers[who] += 1
-        return Cut(cut_id, {names[bucket]: offset for bucket, offset in offsets.items()})
+        return Cut(cut_id, {names[bucket]: offset for bucket, offset in offsets.items()}, births)
 
     def find(self, cut_id: str, name: TableBucket) -> BucketId | None:
         """Return the bucket that a name stood for when the cut was opened; None if the cut does not know it."""

@@ -92,10 +92,15 @@ class WriteResult:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One offset per bucket, taken at one moment, pinned under `cut_id` until idle for a scanner TTL."""
+    """One offset per bucket, taken at one moment, pinned under `cut_id` until idle for a scanner TTL.
+
+    Of a cut of the present, `births` is the id that the next partition had just before: one that the cut does not
+    name and that has that id or a higher one was born after it.
+    """
 
     cut_id: str
     offsets: Mapping[TableBucket, int]
+    births: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

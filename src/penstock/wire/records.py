@@ -93,7 +93,7 @@ WRITE_CALL: Final = record(
     attempt=BYTES,
 )
 WRITE_RESULT: Final = record(WriteResult, rows=INT, changes=INT, ignored=INT, offsets=RANGE_BY_BUCKET, done=BOOL)
-CUT: Final = record(Cut, cut_id=TEXT, offsets=OFFSET_BY_BUCKET)
+CUT: Final = record(Cut, cut_id=TEXT, offsets=OFFSET_BY_BUCKET, births=maybe(INT))
 OPEN_SCAN: Final = record(
     OpenScan,
     table_id=INT,
