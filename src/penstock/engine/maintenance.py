@@ -21,7 +21,7 @@ from penstock.engine.open_tables import OpenTables
 from penstock.engine.refusal import refusal
 from penstock.engine.retention import is_worth, retention_target
 from penstock.engine.settings import Settings
-from penstock.errors import BucketFailedError, ClosedError, DiskFullError, NotFoundError, PenstockError
+from penstock.errors import BucketFailedError, ClosedError, CorruptionError, DiskFullError, NotFoundError, PenstockError
 from penstock.model.bucket import BucketId
 from penstock.runtime.steady_clock import SteadyClock
 from penstock.tablet.checkpointing import checkpoint
@@ -222,6 +222,10 @@ class Maintenance:
                     self._compact(table, tablet, None, prompt=False)
         except (ClosedError, NotFoundError, BucketFailedError):
             return  # closed, dropped or failed meanwhile: its state says so to whoever asks
+        except (CorruptionError, OSError):
+            # A bucket that is dropped meanwhile takes its files along, and a file that is missing looks like damage.
+            if tablet.failure is None:
+                raise
 
     def _seal(self, table: LiveTable, tablet: Tablet, *, active_too: bool = False) -> None:
         rows = seal(tablet, active_too=active_too)

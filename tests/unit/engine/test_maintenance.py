@@ -203,6 +203,26 @@ def test_write_is_told_also_if_its_partition_is_dropped_right_after(monkeypatch:
     assert node.engine.list_partitions(info.table_id) == []
 
 
+def test_partition_that_is_dropped_while_its_bucket_is_worked_on_is_no_damage() -> None:
+    node = Node(checkpoint_interval_ms=1_000)
+    info, call = days(node)
+    node.engine.write(call)
+    dropped: list[str] = []
+
+    def drop(_: DiskOperation) -> bool:
+        if not dropped:
+            dropped.append("mon")
+            node.engine.drop_partition(info.table_id, {"day": "mon"})
+        return False
+
+    node.disk.fail_reads_when(drop, errno.EIO)
+    node.pass_time(2_000)
+    node.pass_time(61_000)
+
+    assert dropped
+    assert node.tasks.failures() == {}
+
+
 def test_partitions_older_than_their_retention_are_dropped() -> None:
     node = Node()
     info, call = days(node)
