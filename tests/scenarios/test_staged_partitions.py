@@ -115,9 +115,7 @@ def test_commit_after_a_restart_says_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_commit_says_that_a_partition_expired(connection: penstock.Connection) -> None:
-    table = connection.create_table(
-        "shop.t", KEYED, partitioned_by=["day"], properties={"partition.retention": "200ms"}
-    )
+    table = connection.create_table("shop.t", KEYED, partitioned_by=["day"], properties={"partition.retention": "1s"})
     owner = table.acquire_owner("job")
     owner.begin(1)
     attempts = stage(table, owner)
@@ -125,6 +123,7 @@ def test_commit_says_that_a_partition_expired(connection: penstock.Connection) -
     while table.list_partitions():
         assert time.monotonic() < end, "the partitions did not expire"
 
-    with pytest.raises(ConflictError, match=r"day=mon.*day=tue"):
+    # On a busy machine one may have expired before the rows of the other were staged.
+    with pytest.raises(ConflictError, match=r"day=(mon|tue)"):
         owner.commit(1, attempts=attempts)
     assert rows(table) == []

@@ -108,5 +108,5 @@ def test_a_second_opening_is_refused_while_the_first_holds_it(tmp_path: Path) ->
 
 
 def test_a_place_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError, match="cannot be opened"):
+    with pytest.raises(UnavailableError, match="nowhere"):
         SqliteMetadataStore(tmp_path / "nowhere" / "metadata.sqlite")
