@@ -56,7 +56,7 @@ def demo(
     java_home()
     if keep is not None and keep.exists():
         raise AlreadyExistsError("--keep names a new directory, and this one is there; choose another", directory=keep)
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-")) if keep is None else keep.resolve()
     directory.mkdir(parents=True, exist_ok=True)
