@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.client.buckets import BucketName, resolve_bucket
-from penstock.client.lease import Leasable, Lease, acquire
+from penstock.client.lease import Lease, acquire
+from penstock.client.lease_request import Leasable
 from penstock.client.link import Link
 from penstock.client.page_scanner import PageScanner
 from penstock.client.scan import Scan

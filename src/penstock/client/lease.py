@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
 
-from penstock.client.cut import Cut, is_cut_json
+from penstock.client.lease_handle import LeaseHandle
+from penstock.client.lease_request import Leasable, lease_request
+from penstock.client.leased_table import LeasedTable
 from penstock.client.link import Link
-from penstock.client.place import check_database
 from penstock.client.renewal import Renewal
+from penstock.client.table import Table
 from penstock.errors import InvalidError, LeaseNotFoundError, PenstockError, TableNotFoundError
 from penstock.model.bucket import TableBucket
-from penstock.model.lease import AcquireLease, CutOffsets, LeaseInfo, Snapshot, check_lease_id
+from penstock.model.lease import LeaseInfo, Snapshot
 from penstock.model.names import TablePath
 from penstock.model.quantity import parse_duration_ms
-
-if TYPE_CHECKING:
-    from penstock.client.table import Table
 
 _log = logging.getLogger("penstock")
 
 
-@dataclass(frozen=True, slots=True)
-class LatestSnapshots:
-    """The newest snapshots of a table, whichever they are when a lease is acquired."""
-
-    table_id: int
-    path: str
-    database: str
-
-
-Numbered = Mapping[TableBucket, int] | Mapping[TableBucket, Snapshot]
-Leasable = LatestSnapshots | Cut | str | Mapping[str, Any] | Numbered
-"""What a lease can pin."""
-
-
-class Lease:
+class Lease(LeaseHandle):
     """A lease of this connection's user. A context manager that gives it back; thread-safe.
 
     With `auto_renew` it is renewed in the background until it is given back or forgotten. If that
@@ -47,8 +31,8 @@ class Lease:
     """
 
     def __init__(self, link: Link, info: LeaseInfo, *, auto_renew: bool = False) -> None:
+        super().__init__(link, info.lease_id)
         self._link = link
-        self._database = link.database
         self._info = info
         self._dropped = False
         self._renewal: Renewal | None = None
@@ -58,22 +42,6 @@ class Lease:
                 link.retry.run(lambda: link.node.renew_lease(info.lease_id, info.duration_ms))
 
             self._renewal = Renewal("lease", info.lease_id, renew, life_ms=info.duration_ms, lost="what it held may go")
-
-    def check_of(self, link: Link) -> None:
-        """Refuse to be used with another database, where a lease of the same id is another lease.
-
-        Raises:
-            InvalidError: that is one.
-        """
-        if self._database != link.database:
-            raise InvalidError(
-                "the lease is of another database; acquire one in this one", lease_id=self.id, found=self._database
-            )
-
-    @property
-    def id(self) -> str:
-        """Return the lease's id."""
-        return self._info.lease_id
 
     @property
     def owner(self) -> str:
@@ -124,9 +92,6 @@ class Lease:
             TableNotFoundError: it holds nothing of that table.
             InvalidError: it holds two tables of that path, one dropped since.
         """
-        # Here, not above: tables know leases.
-        from penstock.client.leased_table import LeasedTable  # noqa: PLC0415
-
         self._info = self._link.retry.run(lambda: self._link.node.lease(self.id))
         paths = {leased.table_id: leased.snapshot.bucket.table for leased in self._info.leased}
         named = table if isinstance(table, int) else str(TablePath.parse(table))
@@ -222,41 +187,8 @@ def acquire(
         TableNotFoundError: a table was dropped.
         UnsupportedError: a log table has no snapshots.
     """
-    latest: dict[int, None] = {}
-    snapshots: dict[TableBucket, int] = {}
-    cuts: list[CutOffsets] = []
-    for wanted in _flat(what):
-        if isinstance(wanted, LatestSnapshots):
-            check_database(link, "table", database=wanted.database, table_id=wanted.table_id, offsets={})
-            latest[wanted.table_id] = None
-        elif isinstance(wanted, Cut):
-            cuts.append(_offsets(link, wanted))
-        else:
-            _check_same(link, wanted)
-            snapshots |= _numbered(wanted)
-    call = AcquireLease(check_lease_id(lease_id), parse_duration_ms(duration), tuple(latest), snapshots, tuple(cuts))
+    call = lease_request(link, lease_id, what, duration)
     return Lease(link, link.retry.run(lambda: link.node.acquire_lease(call)), auto_renew=auto_renew)
-
-
-def _flat(what: Leasable | Sequence[Leasable]) -> Iterator[LatestSnapshots | Cut | Numbered]:
-    for wanted in what if isinstance(what, list | tuple) else [what]:
-        if isinstance(wanted, str) or is_cut_json(wanted):
-            yield Cut.from_json(wanted)  # type: ignore[arg-type]
-            continue
-        if not isinstance(wanted, LatestSnapshots | Mapping):
-            raise InvalidError(
-                "a lease takes t.latest_snapshots, t.cut(), {TableBucket: snapshot id}, or a list of these",
-                found=type(wanted).__name__,
-            )
-        yield wanted  # type: ignore[misc]
-
-
-def _offsets(link: Link, cut: Cut) -> CutOffsets:
-    check_database(link, "cut", database=cut.database, table_id=cut.table_id, offsets=cut)
-    named = dict(cut)
-    if any(not bucket.table for bucket in named):
-        named = cut.of(link.retry.run(lambda: link.node.table_by_id(cut.table_id)).path)
-    return CutOffsets(cut.table_id, named)
 
 
 def _bucket_list(buckets: object) -> list[TableBucket]:
@@ -267,36 +199,3 @@ def _bucket_list(buckets: object) -> list[TableBucket]:
             raise InvalidError("a lease gives back penstock.TableBucket, as lease.snapshots names them", found=bucket)
         named.append(bucket)
     return named
-
-
-def _snapshots_of(link: Link, path: str) -> list[Snapshot]:
-    table_id = link.retry.run(lambda: link.node.table(path)).table_id
-    return link.retry.run(lambda: link.node.list_snapshots(table_id))
-
-
-def _check_same(link: Link, wanted: Numbered) -> None:
-    """Refuse snapshots, given whole, whose numbers now stand for others: of a namesake, or in another database.
-
-    One that is not there at all is told by the lease.
-    """
-    given = [chosen for chosen in wanted.values() if isinstance(chosen, Snapshot)]
-    for path in {chosen.bucket.table for chosen in given}:
-        known = {(found.bucket, found.id): found for found in _snapshots_of(link, path)}
-        for chosen in given:
-            found = known.get((chosen.bucket, chosen.id), chosen)
-            if (found.offset, found.created_ms) != (chosen.offset, chosen.created_ms):
-                raise InvalidError(
-                    "the snapshot is of another database, or of a table of this name that was dropped; take a new one",
-                    bucket=chosen.bucket,
-                    snapshot=chosen.id,
-                )
-
-
-def _numbered(wanted: Numbered) -> dict[TableBucket, int]:
-    found = {}
-    for bucket, chosen in wanted.items():
-        snapshot_id = chosen.id if isinstance(chosen, Snapshot) else chosen
-        if not isinstance(bucket, TableBucket) or type(snapshot_id) is not int:
-            raise InvalidError("a snapshot is named by its TableBucket and number", bucket=bucket, snapshot=chosen)
-        found[bucket] = snapshot_id
-    return found

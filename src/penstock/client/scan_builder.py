@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.client.buckets import BucketName, resolve_buckets
 from penstock.client.cut import CutLike, resolve_cut
-from penstock.client.lease import Lease
+from penstock.client.lease_handle import LeaseHandle
 from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.scan_request import ScanRequest, ScanSource, check_limit, compile_filter, project
@@ -87,17 +87,17 @@ class ScanBuilder:
         chosen = None if cut is None else resolve_cut(self._link, self._info, cut)
         return self._with(replace(self._request, as_of=chosen))
 
-    def lease(self, lease: Lease | str | None) -> ScanBuilder:
+    def lease(self, lease: LeaseHandle | str | None) -> ScanBuilder:
         """Read what a lease, named by itself or its id, holds of the table; None for no lease.
 
         Raises:
             InvalidError: not a lease.
         """
-        if not isinstance(lease, Lease | str | None):
+        if not isinstance(lease, LeaseHandle | str | None):
             raise InvalidError("name a lease, or its id", found=type(lease).__name__)
-        if isinstance(lease, Lease):
+        if isinstance(lease, LeaseHandle):
             lease.check_of(self._link)
-        return self._with(replace(self._request, lease_id=lease.id if isinstance(lease, Lease) else lease))
+        return self._with(replace(self._request, lease_id=lease.id if isinstance(lease, LeaseHandle) else lease))
 
     def execute(self) -> Scan:
         """Take the cut and begin.

@@ -15,7 +15,8 @@ from penstock.client.change_stream import ChangeStream
 from penstock.client.change_streams import StreamRequest, Timeout, open_changes, open_snapshot_and_follow
 from penstock.client.cut import Cut, CutLike
 from penstock.client.cut_pin import CutPin
-from penstock.client.lease import LatestSnapshots, Lease
+from penstock.client.latest_snapshots import LatestSnapshots
+from penstock.client.lease_handle import LeaseHandle
 from penstock.client.link import Link
 from penstock.client.lookups import Lookups
 from penstock.client.owner import AttemptId, OwnerLike, attempt_bytes, owner_token
@@ -192,7 +193,7 @@ class Table(TableOwners):
         source: ScanSource | str = ScanSource.LIVE_KV,
         *,
         buckets: Iterable[BucketName] | None = None,
-        lease: Lease | str | None = None,
+        lease: LeaseHandle | str | None = None,
     ) -> Scan:
         """Scan the table at one cut: the present one, or `as_of`. The live rows of a log table are its log.
 

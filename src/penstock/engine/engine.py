@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.engine.backup import Backup
 from penstock.engine.catalog import Catalog
 from penstock.engine.change_reader import ChangeReader
 from penstock.engine.cuts import Cuts
@@ -22,7 +23,6 @@ from penstock.engine.identity import Identity
 from penstock.engine.lease_book import LeaseBook
 from penstock.engine.lease_calls import LeaseCalls
 from penstock.engine.lease_desk import LeaseDesk
-from penstock.engine.live_table import merge_rule
 from penstock.engine.lookups import lookup, prefix_lookup
 from penstock.engine.maintenance import Maintenance
 from penstock.engine.metadata import MetadataStore
@@ -58,6 +58,7 @@ from penstock.runtime.directory_lock import DirectoryLock
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.steady_clock import LatestClock, SteadyClock
 from penstock.runtime.tasks import TaskGroup
+from penstock.tablet.merge_rules import merge_rule
 from penstock.tablet.settings import FsyncMode
 
 MAINTENANCE_INTERVAL_MS = 500
@@ -120,6 +121,7 @@ class Engine(LeaseCalls, OwnerCalls):
             flush_index=storage.index.flush,
             kick=lambda: tasks.kick("leases"),
         )
+        self._backup = Backup(self._tables, self._catalog, metadata, self.leases.claims, clock=clock)
         try:
             self.owners.resume()
         except BaseException:
@@ -187,7 +189,7 @@ class Engine(LeaseCalls, OwnerCalls):
     def create_table(self, path: str, spec: TableSpec, *, if_not_exists: bool = False) -> TableInfo:
         """Create a table."""
         if spec.keyed:
-            merge_rule(TableInfo(path=path, table_id=0, **{f: getattr(spec, f) for f in spec.__dataclass_fields__}))
+            merge_rule(spec)
         return self._catalog.create_table(path, spec, if_not_exists=if_not_exists)
 
     def table(self, path: str) -> TableInfo:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.codec.backup_inventory import BackupInventory
+from penstock.engine.backup import Backup
 from penstock.engine.change_reader import ChangeReader
 from penstock.engine.cuts import Cuts
 from penstock.engine.lease_desk import LeaseDesk
 from penstock.engine.live_table import LiveTable
-from penstock.engine.metadata import MetadataStore
 from penstock.engine.open_tables import OpenTables
 from penstock.errors import ClosedError
 from penstock.model.bucket import TableBucket
@@ -24,7 +24,7 @@ class LeaseCalls:
     """What an engine answers about snapshots, leases and the log: that part of `penstock.model.node.Node`."""
 
     leases: LeaseDesk
-    _metadata: MetadataStore
+    _backup: Backup
     _cuts: Cuts
     _changes: ChangeReader
     _tables: OpenTables
@@ -33,7 +33,7 @@ class LeaseCalls:
 
     def backup(self, directory: str | Path) -> BackupInventory:
         """Write a backup of all tables, each at one cut, into a directory that is empty or not there."""
-        return self.leases.backup(Path(directory), self._metadata, self._cuts)
+        return self._backup.write(Path(directory), self._cuts)
 
     def create_snapshot(self, table_id: int) -> list[Snapshot]:
         """Snapshot every bucket of a table at one cut; return the newest of each."""

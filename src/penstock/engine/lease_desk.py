@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 
-from penstock.codec.backup_inventory import BackupInventory
 from penstock.codec.lease_record import UNKNOWN, Hold
 from penstock.codec.snapshot_file import SnapshotFile
-from penstock.engine.backup import Backup
 from penstock.engine.catalog import Catalog
-from penstock.engine.cuts import Cuts
 from penstock.engine.freeing import Freeing
 from penstock.engine.holds import FindTablet, Holds
 from penstock.engine.lease_book import Lease, LeaseBook
@@ -18,7 +14,6 @@ from penstock.engine.lease_claims import LeaseClaims
 from penstock.engine.leases import Leases
 from penstock.engine.live_table import LiveTable
 from penstock.engine.maintenance import FlushIndex, Maintenance
-from penstock.engine.metadata import MetadataStore
 from penstock.engine.open_tables import OpenTables
 from penstock.engine.settings import Settings
 from penstock.engine.snapshots import Snapshots
@@ -63,11 +58,9 @@ class LeaseDesk:
         self._catalog = catalog
         self._snapshots = snapshots
         self._clock = clock
-        self._claims = LeaseClaims(tables, catalog, holds, snapshots, clock)
+        self.claims = LeaseClaims(tables, catalog, holds, snapshots, clock)
         self._freeing = Freeing(tables, snapshots, maintenance, kick)
-        self._leases = Leases(
-            loaded, book, holds, self._claims, settings=settings, clock=clock, freed=self._freeing.add
-        )
+        self._leases = Leases(loaded, book, holds, self.claims, settings=settings, clock=clock, freed=self._freeing.add)
         self._gauges = {
             name: metrics.gauge(f"penstock_{name}")
             for name in ("leases", "leased_buckets", "leased_snapshots", "leased_bytes", "lease_oldest_age_seconds")
@@ -176,14 +169,9 @@ class LeaseDesk:
             found[name] = Offsets(base, hold.offset)
         return found
 
-    def backup(self, directory: Path, metadata: MetadataStore, cuts: Cuts) -> BackupInventory:
-        """Write a backup of all tables, each at one cut, and of the catalog."""
-        backup = Backup(self._tables, self._catalog, metadata, self._claims, clock=self._clock)
-        return backup.write(directory, cuts)
-
     def kept_bytes(self, lease_id: str) -> int:
         """Return the size of the files that are kept only for a lease."""
-        return self._bytes(self._leases.get(lease_id), self._claims.tablet)
+        return self._bytes(self._leases.get(lease_id), self.claims.tablet)
 
     def owns(self, table_id: int) -> bool:
         """Tell whether whoever calls has a lease on a table that was dropped."""
@@ -212,7 +200,7 @@ class LeaseDesk:
         self._gauges["leased_buckets"].set(len({bucket for lease in leases for bucket in lease.holds}))
         self._gauges["leased_snapshots"].set(len(pinned))
         # Of what is open: to open the rest only to measure it would cost more than anything else here.
-        measured = sum(self._bytes(lease, dict(self._claims.opened(lease.holds)).get) for lease in leases)
+        measured = sum(self._bytes(lease, dict(self.claims.opened(lease.holds)).get) for lease in leases)
         self._gauges["leased_bytes"].set(measured)
         age_ms = 0 if oldest_ms is None else max(0, self._clock.wall_ms() - oldest_ms)
         self._gauges["lease_oldest_age_seconds"].set(age_ms / 1000)
@@ -240,7 +228,7 @@ class LeaseDesk:
         return Snapshot(number, name, hold.offset, hold.created_ms, size, _lease_ids(holders), path)
 
     def _snapshot_bytes(self, bucket: BucketId, snapshot_id: int) -> int:
-        tablet = self._claims.tablet(bucket) if snapshot_id else None
+        tablet = self.claims.tablet(bucket) if snapshot_id else None
         found = () if tablet is None else tablet.snapshots.all()
         return sum(snapshot.bytes for snapshot in found if snapshot.snapshot_id == snapshot_id)
 

@@ -29,19 +29,14 @@ from penstock.errors import (
 from penstock.model.bucket import BucketId, TableBucket
 from penstock.model.calls import WriteCall, WriteResult
 from penstock.model.log_state import GonePartition, gone_with
-from penstock.model.merge_engine import MergeEngine
 from penstock.model.partition import PartitionInfo
 from penstock.model.schema import Schema
 from penstock.model.table import TableInfo
 from penstock.runtime.clock import Clock
-from penstock.tablet.aggregate_rule import AggregateRule
-from penstock.tablet.first_row import FirstRow
-from penstock.tablet.last_row import LastRow
 from penstock.tablet.merge_rule import MergeRule
-from penstock.tablet.required_columns import RequiredColumns, required_columns
+from penstock.tablet.merge_rules import merge_rule
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.tablet_schema import TabletSchema
-from penstock.tablet.versioned import Versioned
 from penstock.tablet.view import TabletView
 
 OpenTablets = Callable[[Mapping[BucketId, int], TabletSchema, MergeRule], dict[BucketId, Tablet]]
@@ -373,23 +368,6 @@ def tablet_schema(info: TableInfo) -> TabletSchema:
     """Return a table's schema in storage terms."""
     keys = tuple(column.id for column in info.schema.key_columns)
     return TabletSchema.of(info.schema_id, info.schema.storage_schema(), keys)
-
-
-def merge_rule(info: TableInfo) -> MergeRule:
-    """Return the rule by which a table merges rows."""
-    rule = _engine_rule(info)
-    return RequiredColumns(rule, info.schema) if required_columns(info.schema) else rule
-
-
-def _engine_rule(info: TableInfo) -> MergeRule:
-    if info.merge_engine is MergeEngine.FIRST_ROW:
-        return FirstRow()
-    if info.merge_engine is MergeEngine.VERSIONED:
-        assert info.version_column is not None
-        return Versioned(info.schema.column(info.version_column).id)
-    if info.merge_engine is MergeEngine.AGGREGATE:
-        return AggregateRule(info.schema, info.options, info.added_columns)
-    return LastRow(tuple(column.id for column in info.schema.key_columns))
 
 
 def _ignored(queued: QueuedWrite, changes: int) -> int:

@@ -46,6 +46,11 @@ class TableSpec:
         return bool(self.partitioned_by)
 
     @cached_property
+    def added_columns(self) -> frozenset[str]:
+        """Return the names of the columns that were added after the creation: a writer may leave them out."""
+        return frozenset()
+
+    @cached_property
     def options(self) -> TableProperties:
         """Return the properties as the engine reads them."""
         engine = self.merge_engine
@@ -93,7 +98,7 @@ class TableInfo(TableSpec):
 
     @cached_property
     def added_columns(self) -> frozenset[str]:
-        """Return the names of the columns that were added since: a writer may leave them out."""
+        """Return the names of the columns that were added after the creation: a writer may leave them out."""
         return frozenset(column.name for column in self.schema.columns if self.was_added(column))
 
     def was_added(self, column: Column) -> bool:
