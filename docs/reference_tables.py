@@ -10,7 +10,7 @@ from penstock import errors as error_tree
 from penstock.cli.command_group import COMMANDS, load_command
 from penstock.engine.settings import Settings
 from penstock.errors import PenstockError
-from penstock.model.properties import PROPERTIES
+from penstock.model.table.properties import PROPERTIES
 from penstock.spark.options import markdown as spark_options
 
 

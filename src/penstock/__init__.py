@@ -31,43 +31,43 @@ if TYPE_CHECKING:
     from penstock.client.table import Table
     from penstock.client.writer import Writer
     from penstock.errors import PenstockError
-    from penstock.model.aggregate import AggFunction
-    from penstock.model.bucket import TableBucket
-    from penstock.model.calls import Offsets, WriteResult
-    from penstock.model.filter import col
-    from penstock.model.lease import Snapshot
-    from penstock.model.merge_engine import MergeEngine
-    from penstock.model.owner import OwnerInfo, UndoResult
-    from penstock.model.schema import Schema
-    from penstock.model.table import TableInfo
+    from penstock.model.filter.filter import col
+    from penstock.model.node.calls import Offsets, WriteResult
+    from penstock.model.node.lease import Snapshot
+    from penstock.model.node.owner import OwnerInfo, UndoResult
+    from penstock.model.place.bucket import TableBucket
+    from penstock.model.schema.aggregate import AggFunction
+    from penstock.model.schema.schema import Schema
+    from penstock.model.table.merge_engine import MergeEngine
+    from penstock.model.table.table import TableInfo
     from penstock.server.serve import serve
 
 _HOMES = {
-    "AggFunction": "penstock.model.aggregate",
+    "AggFunction": "penstock.model.schema.aggregate",
     "ChangeStream": "penstock.client.change_stream",
     "Connection": "penstock.client.connection",
     "Cut": "penstock.client.cut",
     "EARLIEST": "penstock.client.change_range",
     "LATEST": "penstock.client.change_range",
     "Lease": "penstock.client.lease",
-    "MergeEngine": "penstock.model.merge_engine",
-    "Offsets": "penstock.model.calls",
+    "MergeEngine": "penstock.model.table.merge_engine",
+    "Offsets": "penstock.model.node.calls",
     "Owner": "penstock.client.owner",
-    "OwnerInfo": "penstock.model.owner",
+    "OwnerInfo": "penstock.model.node.owner",
     "PageScanner": "penstock.client.page_scanner",
     "PenstockError": "penstock.errors",
     "Scan": "penstock.client.scan",
     "ScanBuilder": "penstock.client.scan_builder",
     "ScanSource": "penstock.client.scan_request",
-    "Schema": "penstock.model.schema",
-    "Snapshot": "penstock.model.lease",
+    "Schema": "penstock.model.schema.schema",
+    "Snapshot": "penstock.model.node.lease",
     "Table": "penstock.client.table",
-    "TableBucket": "penstock.model.bucket",
-    "TableInfo": "penstock.model.table",
-    "UndoResult": "penstock.model.owner",
-    "WriteResult": "penstock.model.calls",
+    "TableBucket": "penstock.model.place.bucket",
+    "TableInfo": "penstock.model.table.table",
+    "UndoResult": "penstock.model.node.owner",
+    "WriteResult": "penstock.model.node.calls",
     "Writer": "penstock.client.writer",
-    "col": "penstock.model.filter",
+    "col": "penstock.model.filter.filter",
     "connect": "penstock.client.connection",
     "serve": "penstock.server.serve",
 }

@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import CorruptionError, InternalError, PenstockError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.log.segment import read_segment
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.tablet.settings import FsyncMode
 from penstock.testing.fault_gate import SimulatedCrash
 from penstock.testing.grouped_life import GroupedLife

@@ -19,10 +19,10 @@ from pyarrow import flight
 
 import penstock
 from penstock.client.scan_request import compile_filter
-from penstock.model.calls import LookupCall, OpenScan, Operation, PullChanges, WriteCall
-from penstock.model.lease import AcquireLease
-from penstock.model.owner import AcquireOwner
-from penstock.model.spec import make_spec
+from penstock.model.node.calls import LookupCall, OpenScan, Operation, PullChanges, WriteCall
+from penstock.model.node.lease import AcquireLease
+from penstock.model.node.owner import AcquireOwner
+from penstock.model.table.spec import make_spec
 from penstock.testing.server import ServerProcess
 from penstock.wire import calls
 from penstock.wire.call import Call

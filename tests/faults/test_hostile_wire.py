@@ -23,11 +23,11 @@ from pyarrow import flight
 import penstock
 from penstock.client.remote import RemoteNode
 from penstock.errors import InvalidError, LimitError, OverloadedError, PenstockError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import LookupCall, OpenScan, Operation, PullChanges, WriteCall
-from penstock.model.owner import AcquireOwner
-from penstock.model.spec import make_spec
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import LookupCall, OpenScan, Operation, PullChanges, WriteCall
+from penstock.model.node.owner import AcquireOwner
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.spec import make_spec
+from penstock.model.table.table import TableInfo
 from penstock.testing.server import ServerProcess
 from penstock.wire import calls
 from penstock.wire.fault import from_flight

@@ -16,8 +16,8 @@ from penstock.index.memory import MemoryKeyIndex
 from penstock.log.chunk_cache import ChunkCache
 from penstock.log.file_pool import FilePool
 from penstock.log.settings import LogSettings
-from penstock.model.bucket import LIFE_OFFSETS, BucketId
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.place.bucket import LIFE_OFFSETS, BucketId
+from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact

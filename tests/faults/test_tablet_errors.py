@@ -14,8 +14,8 @@ import pytest
 
 from penstock.errors import BucketFailedError, UnavailableError
 from penstock.index.memory import MemoryKeyIndex
-from penstock.model.bucket import BucketId
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.place.bucket import BucketId
+from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
 from penstock.tablet.sealing import seal

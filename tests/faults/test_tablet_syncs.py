@@ -20,7 +20,7 @@ import pytest
 import penstock
 from penstock.errors import CorruptionError
 from penstock.index.memory import MemoryKeyIndex
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
 from penstock.tablet.sealing import seal

@@ -23,7 +23,7 @@ from pyarrow import flight
 import penstock
 from penstock.client.remote import RemoteNode
 from penstock.errors import PenstockError
-from penstock.model.calls import OpenScan, PullChanges
+from penstock.model.node.calls import OpenScan, PullChanges
 from penstock.server.tokens import hash_token, make_token
 from penstock.testing.faulty_node import without_patience
 from penstock.testing.server import ServerProcess

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.model.calls import WriteCall
+from penstock.model.node.calls import WriteCall
 from penstock.testing.server import ServerProcess
 
 ROWS = 20_000

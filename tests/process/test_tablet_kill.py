@@ -24,7 +24,7 @@ from penstock.index.front import FrontedKeyIndex
 from penstock.index.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
 from penstock.index.rocks import RocksKeyIndex
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.table.merge_engine import MergeEngine
 from penstock.runtime.local_disk import LocalDisk
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact

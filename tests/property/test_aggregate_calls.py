@@ -13,7 +13,7 @@ import pytest
 from penstock.engine.live_table import LiveTable
 from penstock.engine.write_group import QueuedWrite
 from penstock.errors import ArithmeticOverflowError
-from penstock.model.calls import Operation, WriteCall, WriteResult
+from penstock.model.node.calls import Operation, WriteCall, WriteResult
 from penstock.testing.live_table import LiveTableRig, live_tables, write_batch
 
 DDL = (

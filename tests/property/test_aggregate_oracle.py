@@ -18,10 +18,10 @@ from pyroaring import BitMap, BitMap64
 
 from penstock.engine.live_table import LiveTable
 from penstock.errors import InvalidError
-from penstock.model.agg_mode import AggMode
-from penstock.model.aggregate import AggFunction, check_takes
-from penstock.model.calls import Operation, WriteCall
-from penstock.model.schema import Column, Schema
+from penstock.model.node.calls import Operation, WriteCall
+from penstock.model.schema.agg_mode import AggMode
+from penstock.model.schema.aggregate import AggFunction, check_takes
+from penstock.model.schema.schema import Column, Schema
 from penstock.testing.aggregate_oracle import AggregateOracle, same
 from penstock.testing.live_table import LiveTableRig, live_tables
 

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from penstock.errors import ConflictError, FencedError
-from penstock.model.owner_token import OwnerToken
+from penstock.model.node.owner_token import OwnerToken
 from penstock.testing.owner_rig import OwnerRig, attempt_id
 
 SCHEDULES = 100

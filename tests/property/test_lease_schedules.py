@@ -24,11 +24,11 @@ from penstock.engine.storage import Storage
 from penstock.engine.stored_snapshot import StoredSnapshot
 from penstock.errors import LeaseNotFoundError, PenstockError
 from penstock.index.memory import MemoryKeyIndex
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import OpenScan, Operation, WriteCall
-from penstock.model.lease import AcquireLease, CutOffsets
-from penstock.model.spec import make_spec
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import OpenScan, Operation, WriteCall
+from penstock.model.node.lease import AcquireLease, CutOffsets
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.spec import make_spec
+from penstock.model.table.table import TableInfo
 from penstock.runtime.tasks import TaskGroup
 from penstock.testing.fault_gate import SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk

@@ -18,8 +18,8 @@ import pytest
 
 from penstock.engine.change_types import CHANGE_TYPE
 from penstock.errors import InvalidError, LockedError
-from penstock.model.calls import Operation
-from penstock.model.owner_token import OwnerToken
+from penstock.model.node.calls import Operation
+from penstock.model.node.owner_token import OwnerToken
 from penstock.testing.owner_rig import OwnerRig, attempt_id
 
 SCHEDULES = 80

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.table.merge_engine import MergeEngine
 from penstock.testing.node_house import NodeHouse
 from penstock.testing.table_life import TableLife
 

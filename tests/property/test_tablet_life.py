@@ -14,8 +14,8 @@ from penstock.index.front import FrontedKeyIndex
 from penstock.index.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
 from penstock.index.memory import MemoryKeyIndex
-from penstock.model.bucket import LIFE_OFFSETS
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.place.bucket import LIFE_OFFSETS
+from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
 from penstock.tablet.sealing import seal

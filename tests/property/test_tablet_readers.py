@@ -16,7 +16,7 @@ import pytest
 
 from penstock.errors import OffsetOutOfRangeError
 from penstock.index.memory import MemoryKeyIndex
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
 from penstock.tablet.sealing import seal

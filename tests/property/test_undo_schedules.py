@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import BucketFailedError, ConflictError, FencedError, InvalidError, LockedError
-from penstock.model.owner_token import OwnerToken
+from penstock.model.node.owner_token import OwnerToken
 from penstock.testing.fault_gate import SimulatedCrash
 from penstock.testing.owner_rig import MetadataCrashError, OwnerRig
 

@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock.errors import LimitError
-from penstock.model.calls import Operation, WriteCall
+from penstock.model.node.calls import Operation, WriteCall
 from penstock.testing.server import ServerProcess
 
 Connect = Callable[..., penstock.Connection]

@@ -16,7 +16,7 @@ from penstock import errors
 from penstock.client.connection import Connection
 from penstock.client.remote import RemoteNode
 from penstock.engine.engine import Engine
-from penstock.model.calls import Operation, WriteCall
+from penstock.model.node.calls import Operation, WriteCall
 from penstock.server.server import Listen, Server
 from penstock.server.settings import ServerSettings
 from penstock.server.tokens import hash_token, make_token

@@ -11,7 +11,7 @@ import penstock
 from penstock.client.call_streams import CallStream
 from penstock.engine import page_reader
 from penstock.log import tail
-from penstock.model.calls import OpenScan, Page
+from penstock.model.node.calls import OpenScan, Page
 from penstock.testing.server import server
 from penstock.wire.frame import decode_frame
 

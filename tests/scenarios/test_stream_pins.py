@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock.client.change_pull import ChangePull
 from penstock.errors import ClosedError
-from penstock.model.calls import ChangePage
+from penstock.model.node.calls import ChangePage
 
 
 @pytest.fixture(params=["id BIGINT, v STRING, PRIMARY KEY (id)", "id BIGINT, v STRING"], ids=["keyed", "log"])

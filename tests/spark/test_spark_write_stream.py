@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import penstock
 import penstock.spark as pks
 from penstock.errors import FencedError, PenstockError, SchemaMismatchError
-from penstock.model.owner import OwnerInfo
+from penstock.model.node.owner import OwnerInfo
 from penstock.spark import job_epoch
 from penstock.spark.links import link_for
 from penstock.spark.spark_types import spark_schema

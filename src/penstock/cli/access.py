@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import typer
 
 from penstock.errors import InvalidError, NotFoundError, UnavailableError
-from penstock.model.ports import FLIGHT_PORT
+from penstock.model.node.ports import FLIGHT_PORT
 
 if TYPE_CHECKING:
     from penstock.client.connection import Connection

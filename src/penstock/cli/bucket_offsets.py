@@ -8,8 +8,8 @@ from typing import Any
 
 from penstock.client.cut import CutLike, is_cut_json
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket, bucket_key
-from penstock.model.table import TableInfo
+from penstock.model.place.bucket import TableBucket, bucket_key
+from penstock.model.table.table import TableInfo
 
 
 def format_offsets(offsets: Mapping[TableBucket, int]) -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.cli.input_block import InputBlock
 from penstock.cli.missing_columns import CHANGE_TYPE
-from penstock.model.change import ChangeType
+from penstock.model.place.change import ChangeType
 
 
 def whole_updates(blocks: Iterable[InputBlock]) -> Iterator[InputBlock]:

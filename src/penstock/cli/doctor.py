@@ -12,7 +12,7 @@ from penstock.cli.checkup import Finding, Grade, examine
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import Output, OutputFormat, shows_text
 from penstock.cli.words import examples
-from penstock.model.ports import FLIGHT_PORT, HTTP_PORT
+from penstock.model.node.ports import FLIGHT_PORT, HTTP_PORT
 
 PORTS: Final = (FLIGHT_PORT, HTTP_PORT)
 _COLORS: Final = {Grade.OK: typer.colors.GREEN, Grade.WARN: typer.colors.YELLOW, Grade.FAIL: typer.colors.RED}

@@ -15,7 +15,7 @@ from penstock.cli.snapshot import SNAPSHOTS, snapshot_records
 from penstock.cli.words import count, examples, say
 from penstock.client.lease import Lease
 from penstock.errors import LeaseNotFoundError
-from penstock.model.bucket import bucket_key
+from penstock.model.place.bucket import bucket_key
 
 LEASES: Final = pa.schema(
     [

@@ -11,10 +11,10 @@ import pyarrow as pa
 from penstock.cli.input_block import InputBlock
 from penstock.cli.row_shapes import Rows, same_shapes
 from penstock.errors import InvalidError, SchemaMismatchError
-from penstock.model.calls import Operation
-from penstock.model.change import ChangeType
-from penstock.model.merge_engine import MergeEngine
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import Operation
+from penstock.model.place.change import ChangeType
+from penstock.model.table.merge_engine import MergeEngine
+from penstock.model.table.table import TableInfo
 
 CHANGE_TYPE: Final = "_change_type"
 _BACK: Final = (ChangeType.UPDATE_BEFORE.value, ChangeType.DELETE.value)

@@ -13,8 +13,8 @@ from penstock.cli.output import write_records, write_result
 from penstock.cli.words import count, examples, say
 from penstock.client.connection import Connection
 from penstock.errors import OwnerNotFoundError
-from penstock.model.owner import OwnerInfo
-from penstock.model.quantity import format_duration_ms
+from penstock.model.node.owner import OwnerInfo
+from penstock.model.words.quantity import format_duration_ms
 
 OWNERS: Final = pa.schema(
     [

@@ -17,7 +17,7 @@ from penstock.cli.put_progress import PutProgress
 from penstock.cli.row_writer import RowWriter
 from penstock.cli.words import count_rows, examples, say
 from penstock.errors import InvalidError, PenstockError
-from penstock.model.calls import Operation
+from penstock.model.node.calls import Operation
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)
 

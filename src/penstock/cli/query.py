@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import InvalidError
-from penstock.model.names import DEFAULT_DATABASE, TablePath
+from penstock.model.words.names import DEFAULT_DATABASE, TablePath
 
 # Where columns are read that the text does not name.
 _ALL_COLUMNS: Final = frozenset(("STAR", "PIVOT", "NATURAL", "SHOW_REF"))

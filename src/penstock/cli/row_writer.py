@@ -10,7 +10,7 @@ from penstock.cli.input_block import InputBlock
 from penstock.cli.missing_columns import MissingColumns
 from penstock.client.table import Table
 from penstock.errors import InvalidError
-from penstock.model.calls import Operation
+from penstock.model.node.calls import Operation
 
 
 class RowWriter:

@@ -11,7 +11,7 @@ from penstock.cli.access import open_connection
 from penstock.cli.options import Output, ResultOutput, Url
 from penstock.cli.output import write_records, write_result
 from penstock.cli.words import examples, say
-from penstock.model.bucket import bucket_key
+from penstock.model.place.bucket import bucket_key
 
 SCANNERS: Final = pa.schema(
     [

@@ -13,7 +13,7 @@ import typer
 
 from penstock.cli.options import read_pairs
 from penstock.cli.words import examples
-from penstock.model.ports import FLIGHT_PORT, HTTP_PORT
+from penstock.model.node.ports import FLIGHT_PORT, HTTP_PORT
 
 _SECURITY = "Security"
 

@@ -12,8 +12,8 @@ from penstock.cli.access import open_connection
 from penstock.cli.options import Output, TablePathArgument, Url
 from penstock.cli.output import write_records
 from penstock.cli.words import examples
-from penstock.model.bucket import bucket_key
-from penstock.model.lease import Snapshot
+from penstock.model.node.lease import Snapshot
+from penstock.model.place.bucket import bucket_key
 
 SNAPSHOTS: Final = pa.schema(
     [

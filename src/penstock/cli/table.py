@@ -23,8 +23,8 @@ from penstock.cli.table_description import describe_table, write_description
 from penstock.cli.words import examples, say
 from penstock.client.table import Table
 from penstock.errors import InvalidError
-from penstock.model.merge_engine import MergeEngine
-from penstock.model.names import TablePath
+from penstock.model.table.merge_engine import MergeEngine
+from penstock.model.words.names import TablePath
 
 TABLES: Final = pa.schema(
     [

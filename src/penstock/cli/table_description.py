@@ -10,8 +10,8 @@ import pyarrow as pa
 from penstock.cli.options import OutputFormat
 from penstock.cli.output import write_records
 from penstock.client.table import Table
-from penstock.model.bucket import bucket_key
-from penstock.model.type_words import format_type
+from penstock.model.place.bucket import bucket_key
+from penstock.model.schema.type_words import format_type
 
 COLUMNS: Final = pa.schema(
     [("name", pa.string()), ("type", pa.string()), ("nullable", pa.bool_()), ("key", pa.bool_()), ("agg", pa.string())]

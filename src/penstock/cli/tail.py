@@ -21,7 +21,7 @@ from penstock.client.change_range import Start
 from penstock.client.change_stream import ChangeStream
 from penstock.client.table import Table
 from penstock.errors import InvalidError
-from penstock.model.calls import Images
+from penstock.model.node.calls import Images
 
 SNAPSHOT: Final = "snapshot"
 

@@ -19,8 +19,8 @@ from penstock.errors import TableNotFoundError
 if TYPE_CHECKING:
     from penstock.client.connection import Connection
     from penstock.client.lease import Lease
-    from penstock.model.calls import ScannerInfo
-    from penstock.model.owner import OwnerInfo
+    from penstock.model.node.calls import ScannerInfo
+    from penstock.model.node.owner import OwnerInfo
 
 FIGURES: Final = pa.schema(
     [

@@ -9,12 +9,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 
 from penstock.cli.words import count, count_bytes
-from penstock.model.bucket import bucket_key
-from penstock.model.quantity import format_duration_ms
+from penstock.model.place.bucket import bucket_key
+from penstock.model.words.quantity import format_duration_ms
 
 if TYPE_CHECKING:
     from penstock.cli.top import Sample
-    from penstock.model.owner import OwnerInfo
+    from penstock.model.node.owner import OwnerInfo
 
 ROWS_MAX: Final = 15
 """Of scanners, owners and leases each; their commands list all of them."""

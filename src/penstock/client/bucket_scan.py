@@ -23,7 +23,7 @@ from penstock.errors import (
     TooManyScannersError,
     UnknownOrExpiredScannerError,
 )
-from penstock.model.calls import OpenScan, Page
+from penstock.model.node.calls import OpenScan, Page
 
 Portion = tuple[pa.RecordBatch, int | None]
 """Rows, and the offset at which the bucket goes on after them; None at its end."""

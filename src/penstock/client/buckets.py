@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.change import OFFSET_MAX
-from penstock.model.table import TableInfo
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.change import OFFSET_MAX
+from penstock.model.table.table import TableInfo
 
 BucketName = TableBucket | int
 OffsetsByBucket = Mapping[TableBucket, int] | Mapping[int, int] | Mapping[BucketName, int]

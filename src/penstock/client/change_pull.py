@@ -13,9 +13,9 @@ import pyarrow as pa
 from penstock.client.link import Link
 from penstock.client.retry import worth_retrying
 from penstock.errors import PenstockError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import ChangePage, Images, PullChanges
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import ChangePage, Images, PullChanges
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
 
 T = TypeVar("T")
 

@@ -18,10 +18,10 @@ from penstock.client.link import Link
 from penstock.client.place import check_place
 from penstock.client.stream_position import StreamPosition
 from penstock.errors import InvalidError, OffsetOutOfRangeError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import Offsets
-from penstock.model.log_state import LogState, dropped_unread
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import Offsets
+from penstock.model.node.log_state import LogState, dropped_unread
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
 
 
 class Start(StrEnum):

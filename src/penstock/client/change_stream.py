@@ -26,11 +26,11 @@ from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.stream_position import SnapshotPosition, StreamPosition
 from penstock.errors import ClosedError, InternalError, UnavailableError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import ChangePage
-from penstock.model.change import ChangeType
-from penstock.model.log_state import LogState, dropped_unread
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import ChangePage
+from penstock.model.node.log_state import LogState, dropped_unread
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.change import ChangeType
+from penstock.model.table.table import TableInfo
 
 WAIT_MS: Final = 250
 """How long one pull waits: also how soon a closed stream, and a new bucket, are noticed."""

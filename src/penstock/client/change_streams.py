@@ -32,13 +32,13 @@ from penstock.errors import (
     PartitionNotFoundError,
     UnsupportedError,
 )
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import Images, Offsets
-from penstock.model.change import RESERVED_NAMES
-from penstock.model.log_state import LogState
-from penstock.model.names import name_list
-from penstock.model.quantity import parse_duration_ms
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import Images, Offsets
+from penstock.model.node.log_state import LogState
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.change import RESERVED_NAMES
+from penstock.model.table.table import TableInfo
+from penstock.model.words.names import name_list
+from penstock.model.words.quantity import parse_duration_ms
 
 Timeout = str | timedelta | float | None
 TRIES = 5

@@ -22,15 +22,15 @@ from penstock.client.scan import Scan
 from penstock.client.scan_request import check_limit, compile_filter, project
 from penstock.client.table import Table
 from penstock.errors import InvalidError
-from penstock.model.aggregate import AggFunction
-from penstock.model.calls import OpenScan, ScannerInfo
-from penstock.model.merge_engine import MergeEngine
-from penstock.model.names import check_text
-from penstock.model.node import Node
-from penstock.model.owner import OwnerInfo, UndoResult
-from penstock.model.quantity import parse_bytes
-from penstock.model.schema import Schema
-from penstock.model.spec import make_spec
+from penstock.model.node.calls import OpenScan, ScannerInfo
+from penstock.model.node.node import Node
+from penstock.model.node.owner import OwnerInfo, UndoResult
+from penstock.model.schema.aggregate import AggFunction
+from penstock.model.schema.schema import Schema
+from penstock.model.table.merge_engine import MergeEngine
+from penstock.model.table.spec import make_spec
+from penstock.model.words.names import check_text
+from penstock.model.words.quantity import parse_bytes
 
 SCHEMES: Final = ("penstock://", "penstock+tls://")
 _HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]{2,}:[0-9]+")

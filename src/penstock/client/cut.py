@@ -10,9 +10,9 @@ from penstock.client.link import Link
 from penstock.client.place import check_place
 from penstock.client.stream_position import StreamPosition
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.cut_text import CUT_FIELDS, CutText, write_cut
-from penstock.model.table import TableInfo
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.cut_text import CUT_FIELDS, CutText, write_cut
+from penstock.model.table.table import TableInfo
 
 
 class Cut(dict[TableBucket, int]):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from penstock.client.link import Link
 from penstock.errors import PenstockError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import Cut
+from penstock.model.node.calls import Cut
+from penstock.model.place.bucket import TableBucket
 
 
 class CutPin:

@@ -12,9 +12,9 @@ from penstock.client.link import Link
 from penstock.client.retry import worth_retrying
 from penstock.client.scan_request import ScanRequest, ScanSource
 from penstock.errors import TooManyScannersError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import OpenScan, Page
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import OpenScan, Page
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
 
 
 def only_bucket(info: TableInfo, request: ScanRequest) -> TableBucket | None:

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from penstock.client.arrow_source import ArrowSource, check_arrow
 from penstock.errors import InvalidError, SchemaMismatchError
-from penstock.model.change import RESERVED_NAMES, ChangeType
-from penstock.model.inner_nulls import first_inner_null
-from penstock.model.names import name_list
-from penstock.model.near_name import did_you_mean
-from penstock.model.schema import Schema
+from penstock.model.place.change import RESERVED_NAMES, ChangeType
+from penstock.model.schema.inner_nulls import first_inner_null
+from penstock.model.schema.schema import Schema
+from penstock.model.words.names import name_list
+from penstock.model.words.near_name import did_you_mean
 
 CHANGE_TYPE: Final = pa.field("_change_type", pa.string(), nullable=False)
 

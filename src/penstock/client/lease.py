@@ -15,10 +15,10 @@ from penstock.client.link import Link
 from penstock.client.renewal import Renewal
 from penstock.client.table import Table
 from penstock.errors import InvalidError, LeaseNotFoundError, PenstockError, TableNotFoundError
-from penstock.model.bucket import TableBucket
-from penstock.model.lease import LeaseInfo, Snapshot
-from penstock.model.names import TablePath
-from penstock.model.quantity import parse_duration_ms
+from penstock.model.node.lease import LeaseInfo, Snapshot
+from penstock.model.place.bucket import TableBucket
+from penstock.model.words.names import TablePath
+from penstock.model.words.quantity import parse_duration_ms
 
 _log = logging.getLogger("penstock")
 

@@ -11,9 +11,9 @@ from penstock.client.latest_snapshots import LatestSnapshots
 from penstock.client.link import Link
 from penstock.client.place import check_database
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.lease import AcquireLease, CutOffsets, Snapshot, check_lease_id
-from penstock.model.quantity import parse_duration_ms
+from penstock.model.node.lease import AcquireLease, CutOffsets, Snapshot, check_lease_id
+from penstock.model.place.bucket import TableBucket
+from penstock.model.words.quantity import parse_duration_ms
 
 Numbered = Mapping[TableBucket, int] | Mapping[TableBucket, Snapshot]
 Leasable = LatestSnapshots | Cut | str | Mapping[str, Any] | Numbered

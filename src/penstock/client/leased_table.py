@@ -16,9 +16,9 @@ from penstock.client.scan_builder import ScanBuilder
 from penstock.client.scan_request import ScanRequest
 from penstock.client.table import Table
 from penstock.errors import UnsupportedError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import Images, Offsets
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import Images, Offsets
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
 
 
 class LeasedTable(Table):

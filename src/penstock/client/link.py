@@ -11,7 +11,7 @@ from penstock.client.request_id import one_request
 from penstock.client.retry import Retry
 from penstock.client.writer_identity import WriterIdentities
 from penstock.errors import AlreadyExistsError, ClosedError, NotFoundError, TimedOutError, UnavailableError
-from penstock.model.node import Node
+from penstock.model.node.node import Node
 
 T = TypeVar("T")
 _MAYBE_DONE: Final = "may have been done"

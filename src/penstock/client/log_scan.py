@@ -13,9 +13,9 @@ from penstock.client.change_pull import ChangePull
 from penstock.client.link import Link
 from penstock.client.scan_request import ScanRequest
 from penstock.errors import InternalError
-from penstock.model.bucket import TableBucket
-from penstock.model.filter import Filter
-from penstock.model.table import TableInfo
+from penstock.model.filter.filter import Filter
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
 
 FILTERED: Final = 4
 """How many times more changes than rows wanted are read at first where a filter is."""

@@ -15,9 +15,9 @@ from penstock.client.scan_request import project
 from penstock.client.shared_lookups import SharedLookups
 from penstock.client.single_key import SingleKey
 from penstock.errors import InvalidError, UnsupportedError
-from penstock.model.bucket import bucket_key
-from penstock.model.calls import LookupCall, LookupResult
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import LookupCall, LookupResult
+from penstock.model.place.bucket import bucket_key
+from penstock.model.table.table import TableInfo
 
 FOUND: Final = "_found"
 OFFSETS: Final = b"penstock.offsets"

@@ -14,14 +14,14 @@ from types import TracebackType
 from penstock.client.link import Link
 from penstock.client.renewal import Renewal
 from penstock.errors import InvalidError, PenstockError
-from penstock.model.change import OFFSET_MAX
-from penstock.model.facts import NO_ID
-from penstock.model.names import name_list
-from penstock.model.node import Node
-from penstock.model.owner import AcquireOwner, EpochStatus, OwnerGrant, UndoResult
-from penstock.model.owner_token import NO_EPOCH, OwnerToken
-from penstock.model.quantity import parse_duration_ms
-from penstock.model.table import TableInfo
+from penstock.model.node.node import Node
+from penstock.model.node.owner import AcquireOwner, EpochStatus, OwnerGrant, UndoResult
+from penstock.model.node.owner_token import NO_EPOCH, OwnerToken
+from penstock.model.place.change import OFFSET_MAX
+from penstock.model.place.facts import NO_ID
+from penstock.model.table.table import TableInfo
+from penstock.model.words.names import name_list
+from penstock.model.words.quantity import parse_duration_ms
 
 _log = logging.getLogger("penstock")
 

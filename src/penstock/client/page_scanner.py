@@ -9,7 +9,7 @@ from typing import Final
 from penstock.client.bucket_scan import session_name
 from penstock.client.link import Link
 from penstock.errors import InvalidError, InvalidScanRequestError
-from penstock.model.calls import OpenScan, Page
+from penstock.model.node.calls import OpenScan, Page
 
 _DONE: Final = "the scan has no more pages; open another scanner"
 

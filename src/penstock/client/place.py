@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from penstock.client.link import Link
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.table import TableInfo
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
 
 
 def check_place(

@@ -30,9 +30,7 @@ from penstock.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from penstock.model.aggregate import AggFunction
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import (
+from penstock.model.node.calls import (
     ChangePage,
     Cut,
     LookupCall,
@@ -46,10 +44,12 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
-from penstock.model.lease import AcquireLease, LeaseInfo, LeaseTime, Snapshot
-from penstock.model.log_state import LogState
-from penstock.model.ports import FLIGHT_PORT
-from penstock.model.table import TableInfo, TableSpec
+from penstock.model.node.lease import AcquireLease, LeaseInfo, LeaseTime, Snapshot
+from penstock.model.node.log_state import LogState
+from penstock.model.node.ports import FLIGHT_PORT
+from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.aggregate import AggFunction
+from penstock.model.table.table import TableInfo, TableSpec
 from penstock.wire import calls as wire
 from penstock.wire.call import Call
 from penstock.wire.frame import FRAME_BYTES_MAX
@@ -76,7 +76,7 @@ _TRANSPORT: Final = [
 class RemoteNode(RemoteOwners):
     """A server's node. Thread-safe; connects when it is first asked, and again after the connection broke.
 
-    A call is made once: whoever calls decides what is tried again. Implements `penstock.model.node.Node`.
+    A call is made once: whoever calls decides what is tried again. Implements `penstock.model.node.node.Node`.
     """
 
     def __init__(

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from penstock.model.calls import WriteCall, WriteResult
-from penstock.model.owner import AcquireOwner, AttemptEnd, EpochBegun, OwnerGrant, OwnerInfo, UndoResult
+from penstock.model.node.calls import WriteCall, WriteResult
+from penstock.model.node.owner import AcquireOwner, AttemptEnd, EpochBegun, OwnerGrant, OwnerInfo, UndoResult
 from penstock.wire import calls
 from penstock.wire.call import Call
 from penstock.wire.plain import plain_batch
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class RemoteOwners(ABC):
-    """Asks a server; implements `penstock.model.owner_node.OwnerNode`."""
+    """Asks a server; implements `penstock.model.node.owner_node.OwnerNode`."""
 
     @abstractmethod
     def _ask(self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, **arguments: Any) -> R:

@@ -23,11 +23,11 @@ from penstock.client.scan_request import ScanRequest, ScanSource
 from penstock.client.scan_token import BucketPosition, ScanToken
 from penstock.client.snapshot_cut import LeasePin, leased_buckets, pin_newest
 from penstock.errors import ClosedError, InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import PAGE_TOKEN_MAGIC, Page
-from penstock.model.calls import Cut as PinnedCut
-from penstock.model.html_table import html_table
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import PAGE_TOKEN_MAGIC, Page
+from penstock.model.node.calls import Cut as PinnedCut
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
+from penstock.model.words.html_table import html_table
 
 
 class Scan(Iterable[pa.RecordBatch]):

@@ -14,8 +14,8 @@ from penstock.client.link import Link
 from penstock.client.scan import Scan
 from penstock.client.scan_request import ScanRequest, ScanSource, check_limit, compile_filter, project
 from penstock.errors import InvalidError, UnsupportedError
-from penstock.model.filter import Filter
-from penstock.model.table import TableInfo
+from penstock.model.filter.filter import Filter
+from penstock.model.table.table import TableInfo
 
 
 class ScanBuilder:

@@ -19,8 +19,8 @@ from penstock.client.scan_request import ScanRequest, ScanSource
 from penstock.client.scan_token import BucketPosition
 from penstock.client.snapshot_cut import LeasePin
 from penstock.errors import ClosedError, PenstockError
-from penstock.model.calls import OpenScan, Page
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import OpenScan, Page
+from penstock.model.table.table import TableInfo
 
 OPENED_AT_ONCE_MAX: Final = 256
 

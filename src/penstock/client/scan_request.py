@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from penstock.client.change_pull import change_schema
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.change import OFFSET_MAX
-from penstock.model.filter import Filter
-from penstock.model.names import name_list
-from penstock.model.schema import Schema
-from penstock.model.table import TableInfo
+from penstock.model.filter.filter import Filter
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.change import OFFSET_MAX
+from penstock.model.schema.schema import Schema
+from penstock.model.table.table import TableInfo
+from penstock.model.words.names import name_list
 
 
 class ScanSource(StrEnum):

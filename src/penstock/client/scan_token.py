@@ -17,8 +17,8 @@ from typing import Any, Final, NoReturn
 import google_crc32c
 
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.change import OFFSET_MAX
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.change import OFFSET_MAX
 
 MAGIC: Final = b"PSCT"
 VERSION: Final = 2

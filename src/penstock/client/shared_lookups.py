@@ -19,7 +19,7 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.model.calls import LookupCall, LookupResult
+from penstock.model.node.calls import LookupCall, LookupResult
 
 CALLS_MAX: Final = 1
 KEYS_EACH_MAX: Final = 16

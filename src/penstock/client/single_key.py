@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as arrow
 
-from penstock.model.schema import Schema
+from penstock.model.schema.schema import Schema
 
 
 class SingleKey:

@@ -8,9 +8,9 @@ from penstock.client.cut_pin import CutPin
 from penstock.client.link import Link
 from penstock.client.scan_request import ScanRequest
 from penstock.errors import InvalidError, OffsetOutOfRangeError
-from penstock.model.bucket import TableBucket
-from penstock.model.lease import Leased
-from penstock.model.table import TableInfo
+from penstock.model.node.lease import Leased
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
 
 TRIES = 3
 

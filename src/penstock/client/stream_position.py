@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.change import OFFSET_MAX
-from penstock.model.cut_text import CUT_FIELDS, CutText
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.change import OFFSET_MAX
+from penstock.model.place.cut_text import CUT_FIELDS, CutText
 
 VERSION: Final = 3
 VERSION_WITHOUT_BIRTHS: Final = 1

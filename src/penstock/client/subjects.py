@@ -6,7 +6,7 @@ import threading
 from collections.abc import Hashable
 from typing import Final
 
-from penstock.model.calls import OpenScan, Page
+from penstock.model.node.calls import OpenScan, Page
 
 SCANNERS_MAX: Final = 4_096
 

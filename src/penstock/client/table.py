@@ -27,12 +27,12 @@ from penstock.client.table_owners import TableOwners
 from penstock.client.write_requests import WriteRequests
 from penstock.client.writer import Writer
 from penstock.errors import InvalidError
-from penstock.model.aggregate import AggFunction
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import Images, Offsets, TableStats, WriteCall, WriteResult
-from penstock.model.lease import Snapshot
-from penstock.model.table import TableInfo
-from penstock.model.type_words import parse_type
+from penstock.model.node.calls import Images, Offsets, TableStats, WriteCall, WriteResult
+from penstock.model.node.lease import Snapshot
+from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.aggregate import AggFunction
+from penstock.model.schema.type_words import parse_type
+from penstock.model.table.table import TableInfo
 
 
 class Table(TableOwners):

@@ -10,10 +10,10 @@ from penstock.client.link import Link
 from penstock.client.owner import AttemptId, Owner, OwnerLike, acquire, attempt_bytes, check_rows, owner_token
 from penstock.client.write_requests import WriteRequests
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import WriteResult
-from penstock.model.owner import AttemptEnd
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import WriteResult
+from penstock.model.node.owner import AttemptEnd
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
 
 
 class TableOwners:

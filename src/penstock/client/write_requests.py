@@ -15,11 +15,11 @@ from penstock.client.ingest import (
     ingest_rows,
 )
 from penstock.errors import InvalidError, UnsupportedError
-from penstock.model.agg_mode import AggMode
-from penstock.model.calls import Operation, WriteCall
-from penstock.model.facts import NO_ID
-from penstock.model.merge_engine import MergeEngine
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import Operation, WriteCall
+from penstock.model.place.facts import NO_ID
+from penstock.model.schema.agg_mode import AggMode
+from penstock.model.table.merge_engine import MergeEngine
+from penstock.model.table.table import TableInfo
 
 
 class WriteRequests:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from penstock.client.call_streams import Conversation
 from penstock.client.requests import Requests
 from penstock.errors import LimitError
-from penstock.model.calls import WriteCall, WriteResult
+from penstock.model.node.calls import WriteCall, WriteResult
 from penstock.wire.calls import WRITE
 from penstock.wire.plain import plain_batch
 

@@ -25,13 +25,13 @@ from penstock.client.owner import AttemptId, OwnerLike, attempt_bytes, owner_tok
 from penstock.client.write_requests import WriteRequests
 from penstock.client.writer_identity import WriterIdentity
 from penstock.errors import ClosedError, InvalidError, PenstockError
-from penstock.model.calls import WriteCall, WriteResult
-from penstock.model.facts import NO_ID
-from penstock.model.names import name_list
-from penstock.model.node import Writes
-from penstock.model.owner import AttemptEnd
-from penstock.model.quantity import parse_bytes
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import WriteCall, WriteResult
+from penstock.model.node.node import Writes
+from penstock.model.node.owner import AttemptEnd
+from penstock.model.place.facts import NO_ID
+from penstock.model.table.table import TableInfo
+from penstock.model.words.names import name_list
+from penstock.model.words.quantity import parse_bytes
 
 QUEUE_BATCHES_MAX: Final = 8
 BOUND_MAX: Final = 10**9

@@ -28,8 +28,8 @@ import pyarrow as pa
 from penstock.codec.group_mark import MEMBER_BYTES, NO_GROUP, GroupMark
 from penstock.codec.zero_sectors import zero_sectors
 from penstock.errors import UnsupportedError
-from penstock.model.change import BatchKind
-from penstock.model.facts import BatchFacts
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import BatchFacts
 
 MAGIC: Final = b"PNSB"
 VERSION: Final = 2

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from penstock.codec.framed import frame, unframe
 from penstock.errors import CorruptionError
-from penstock.model.change import OFFSET_MAX
+from penstock.model.place.change import OFFSET_MAX
 
 MAGIC: Final = b"PNEN"
 VERSION: Final = 1

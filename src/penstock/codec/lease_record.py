@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from penstock.codec.framed import frame, unframe
 from penstock.errors import CorruptionError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 MAGIC: Final = b"PNLS"
 VERSION: Final = 2

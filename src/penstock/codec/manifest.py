@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from penstock.codec.framed import frame, unframe
 from penstock.errors import CorruptionError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 MAGIC: Final = b"PNMF"
 VERSION: Final = 2

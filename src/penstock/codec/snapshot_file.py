@@ -14,7 +14,7 @@ from typing import Any, Final
 from penstock.codec.framed import frame, unframe
 from penstock.codec.manifest import FileEntry, SpanEntry
 from penstock.errors import CorruptionError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 MAGIC: Final = b"PNSN"
 VERSION: Final = 1

@@ -10,11 +10,11 @@ from penstock.engine.live_table import LiveTable
 from penstock.engine.owner_guard import OwnerGuard
 from penstock.engine.write_group import OwnerStamp, QueuedWrite
 from penstock.errors import ConflictError, FencedError, InvalidError
-from penstock.model.bucket import BucketId
-from penstock.model.change import BatchKind
-from penstock.model.facts import NO_ID
-from penstock.model.owner import AttemptEnd
-from penstock.model.owner_token import OwnerToken
+from penstock.model.node.owner import AttemptEnd
+from penstock.model.node.owner_token import OwnerToken
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import NO_ID
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.owner_state import AttemptRun
 from penstock.tablet.tablet_schema import TabletSchema

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from penstock.engine.write_group import OwnerStamp
 from penstock.errors import ConflictError
-from penstock.model.bucket import TableBucket
-from penstock.model.facts import NO_ID
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.facts import NO_ID
 from penstock.tablet.owner_state import AttemptRun
 
 Attempts = Mapping[bytes, int | None]

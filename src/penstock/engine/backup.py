@@ -24,8 +24,8 @@ from penstock.engine.lease_claims import Claimed, LeaseClaims
 from penstock.engine.metadata import MetadataStore
 from penstock.engine.open_tables import OpenTables
 from penstock.errors import InvalidError, NotFoundError, NotLeaderError, UnavailableError
-from penstock.model.bucket import BucketId, TableBucket
-from penstock.model.lease import AcquireLease, CutOffsets
+from penstock.model.node.lease import AcquireLease, CutOffsets
+from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.runtime.disk import Disk, write_atomically
 from penstock.runtime.local_disk import DIRECTORY_MODE, LocalDisk

@@ -39,16 +39,16 @@ from penstock.errors import (
     NotFoundError,
     TableNotFoundError,
 )
-from penstock.model.aggregate import CHOICES, AggFunction
-from penstock.model.merge_engine import MergeEngine
-from penstock.model.names import DEFAULT_DATABASE, TablePath, check_database_name
-from penstock.model.near_name import did_you_mean
-from penstock.model.principal import UNNAMED, current
-from penstock.model.properties import change_properties
-from penstock.model.schema import Schema
-from penstock.model.share import Share
-from penstock.model.spec import check_properties
-from penstock.model.table import TableInfo, TableSpec
+from penstock.model.node.principal import UNNAMED, current
+from penstock.model.node.share import Share
+from penstock.model.schema.aggregate import CHOICES, AggFunction
+from penstock.model.schema.schema import Schema
+from penstock.model.table.merge_engine import MergeEngine
+from penstock.model.table.properties import change_properties
+from penstock.model.table.spec import check_properties
+from penstock.model.table.table import TableInfo, TableSpec
+from penstock.model.words.names import DEFAULT_DATABASE, TablePath, check_database_name
+from penstock.model.words.near_name import did_you_mean
 from penstock.runtime.clock import Clock
 
 TABLES_MAX: Final = 10_000

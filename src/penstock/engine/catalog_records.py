@@ -23,11 +23,11 @@ from typing import Any, Final
 
 from penstock.engine.metadata import ABSENT, Absent, Delete, Entry, MetadataStore, Put, Write
 from penstock.errors import CorruptionError, InvalidError, TableNotFoundError
-from penstock.model.log_state import GonePartition
-from penstock.model.names import TablePath
-from penstock.model.partition import PartitionInfo
-from penstock.model.schema import Schema
-from penstock.model.table import TableInfo
+from penstock.model.node.log_state import GonePartition
+from penstock.model.schema.schema import Schema
+from penstock.model.table.partition import PartitionInfo
+from penstock.model.table.table import TableInfo
+from penstock.model.words.names import TablePath
 
 ROOT: Final = "catalog/"
 TABLE_COUNTER: Final = f"{ROOT}counter"

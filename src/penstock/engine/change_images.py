@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.engine.projection import Projection
-from penstock.model.change import OP, PREV, SYSTEM_FIELDS, ChangeType, Op
-from penstock.model.schema import Schema
+from penstock.model.place.change import OP, PREV, SYSTEM_FIELDS, ChangeType, Op
+from penstock.model.schema.projection import Projection
+from penstock.model.schema.schema import Schema
 from penstock.tablet.span import RowBlock
 from penstock.tablet.view import TabletView
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from penstock.engine.change_images import ChangeImages, Shown
 from penstock.engine.page_size import BatchSize, fitting
 from penstock.engine.read_errors import reading
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import ChangePage
+from penstock.model.node.calls import ChangePage
+from penstock.model.place.bucket import TableBucket
 from penstock.tablet.span import RowBlock
 from penstock.tablet.view import TabletView
 

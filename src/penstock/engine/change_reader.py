@@ -13,14 +13,14 @@ from penstock.engine.change_images import ChangeImages
 from penstock.engine.change_page import read_page
 from penstock.engine.committer import TableView
 from penstock.engine.live_table import LiveTable
-from penstock.engine.projection import Projection
 from penstock.engine.reader_pins import ReaderPins
 from penstock.engine.settings import PAGE_BYTES_MAX, Settings
 from penstock.engine.table_pins import not_led
 from penstock.errors import InvalidError, OffsetOutOfRangeError
-from penstock.model.bucket import BucketId, TableBucket
-from penstock.model.calls import ChangePage, Images, Offsets, PullChanges
-from penstock.model.log_state import dropped_unread
+from penstock.model.node.calls import ChangePage, Images, Offsets, PullChanges
+from penstock.model.node.log_state import dropped_unread
+from penstock.model.place.bucket import BucketId, TableBucket
+from penstock.model.schema.projection import Projection
 from penstock.runtime.clock import Clock
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.view import TabletView

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
-from penstock.model.change import ChangeType
+from penstock.model.place.change import ChangeType
 
 CHANGE_TYPE: Final = "_change_type"
 Mask = npt.NDArray[np.bool_]

@@ -18,11 +18,11 @@ from penstock.engine.live_table import LiveTable
 from penstock.engine.owner_book import OwnerBook
 from penstock.engine.write_group import NOBODY, QueuedWrite, WriteGroup
 from penstock.errors import InvalidError, LockedError
-from penstock.model.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, Op
-from penstock.model.facts import NO_ID
-from penstock.model.merge_engine import MergeEngine
-from penstock.model.owner_token import NO_EPOCH
-from penstock.model.quantity import format_duration_ms
+from penstock.model.node.owner_token import NO_EPOCH
+from penstock.model.place.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, Op
+from penstock.model.place.facts import NO_ID
+from penstock.model.table.merge_engine import MergeEngine
+from penstock.model.words.quantity import format_duration_ms
 from penstock.runtime.clock import Clock
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.tablet import Tablet

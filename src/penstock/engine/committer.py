@@ -23,8 +23,8 @@ from penstock.engine.terms import Terms
 from penstock.engine.write_group import QueuedWrite, WriteGroup
 from penstock.engine.write_queue import WriteQueue
 from penstock.errors import BucketFailedError, InternalError, PenstockError, UnavailableError
-from penstock.model.bucket import BucketId
-from penstock.model.calls import WriteCall
+from penstock.model.node.calls import WriteCall
+from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
 from penstock.runtime.steady_clock import SteadyClock
 from penstock.tablet.tablet import Tablet

@@ -22,10 +22,10 @@ from penstock.errors import (
     TooManyScannersError,
     UnknownOrExpiredScannerError,
 )
-from penstock.model.bucket import BucketId, TableBucket
-from penstock.model.calls import Cut
-from penstock.model.principal import current
-from penstock.model.share import Share
+from penstock.model.node.calls import Cut
+from penstock.model.node.principal import current
+from penstock.model.node.share import Share
+from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.tablet.tablet import Tablet
 

@@ -9,11 +9,11 @@ from penstock.engine.live_table import LiveTable
 from penstock.engine.named_buckets import naming
 from penstock.engine.write_group import QueuedWrite
 from penstock.errors import DeleteDisabledError, UnsupportedError
-from penstock.model.bucket import BucketId, TableBucket
-from penstock.model.calls import WriteResult
-from penstock.model.facts import NO_ID
-from penstock.model.filter import Filter
-from penstock.model.merge_engine import DeleteBehavior
+from penstock.model.filter.filter import Filter
+from penstock.model.node.calls import WriteResult
+from penstock.model.place.bucket import BucketId, TableBucket
+from penstock.model.place.facts import NO_ID
+from penstock.model.table.merge_engine import DeleteBehavior
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.view import TabletView
 

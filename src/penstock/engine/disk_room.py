@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.errors import DiskFullError
-from penstock.model.quantity import format_bytes
+from penstock.model.words.quantity import format_bytes
 from penstock.runtime.disk import Disk
 
 RESERVE: Final = "reserve"

@@ -38,9 +38,8 @@ from penstock.engine.storage import Storage
 from penstock.engine.terms import Terms
 from penstock.engine.unknown_files import settle_unknown
 from penstock.errors import PartitionNotFoundError
-from penstock.model.aggregate import AggFunction
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import (
+from penstock.model.filter.filter import Filter
+from penstock.model.node.calls import (
     Cut,
     LookupCall,
     LookupResult,
@@ -51,8 +50,9 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
-from penstock.model.filter import Filter
-from penstock.model.table import TableInfo, TableSpec
+from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.aggregate import AggFunction
+from penstock.model.table.table import TableInfo, TableSpec
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.directory_lock import DirectoryLock
 from penstock.runtime.metrics import Metrics
@@ -68,7 +68,7 @@ STORAGE_INTERVAL_MS = 10_000
 
 
 class Engine(LeaseCalls, OwnerCalls):
-    """A node over one data directory; implements `penstock.model.node.Node`. Thread-safe."""
+    """A node over one data directory; implements `penstock.model.node.node.Node`. Thread-safe."""
 
     def __init__(
         self,

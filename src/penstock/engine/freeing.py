@@ -9,7 +9,7 @@ from penstock.engine.maintenance import Maintenance
 from penstock.engine.open_tables import OpenTables
 from penstock.engine.snapshots import Snapshots
 from penstock.errors import NotFoundError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 
 class Freeing:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from penstock.codec.lease_record import Hold
 from penstock.errors import CorruptionError, OffsetOutOfRangeError, SnapshotNotFoundError, UnsupportedError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.tablet.tablet import Tablet
 
 _log = logging.getLogger("penstock")

@@ -15,8 +15,8 @@ from typing import Final
 
 from penstock.engine.metadata import ABSENT, MetadataStore, Put
 from penstock.errors import CorruptionError, InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.cut_text import name_bucket
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.cut_text import name_bucket
 
 DATABASE: Final = "identity/database"
 ANCESTORS: Final = "identity/ancestor/"

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from penstock.engine.committer import Committer, TableView
 from penstock.engine.table_pins import not_led
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.tablet.tablet import Tablet
 
 Offsets = npt.NDArray[np.int64]

@@ -11,9 +11,9 @@ import pyarrow as pa
 from penstock.codec.routing import bucket_of
 from penstock.engine.live_table import LiveTable
 from penstock.errors import InvalidError, PartitionNotFoundError, SchemaMismatchError, UnsupportedError
-from penstock.model.bucket import BucketId, TableBucket
-from penstock.model.partition import partition_codes
-from penstock.model.schema import Column
+from penstock.model.place.bucket import BucketId, TableBucket
+from penstock.model.schema.schema import Column
+from penstock.model.table.partition import partition_codes
 
 Rows = npt.NDArray[np.int64]
 

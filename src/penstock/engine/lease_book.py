@@ -16,7 +16,7 @@ from penstock.codec.lease_record import Hold, LeaseRecord, decode_lease, encode_
 from penstock.engine.holds import Holds
 from penstock.engine.metadata import ABSENT, Absent, Check, Delete, Entry, MetadataStore, Put
 from penstock.errors import CorruptionError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
 
 ROOT: Final = "lease/"

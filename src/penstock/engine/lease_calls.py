@@ -13,15 +13,15 @@ from penstock.engine.lease_desk import LeaseDesk
 from penstock.engine.live_table import LiveTable
 from penstock.engine.open_tables import OpenTables
 from penstock.errors import ClosedError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import ChangePage, Offsets, PullChanges
-from penstock.model.lease import AcquireLease, LeaseInfo, LeaseTime, Snapshot
-from penstock.model.log_state import LogState
+from penstock.model.node.calls import ChangePage, Offsets, PullChanges
+from penstock.model.node.lease import AcquireLease, LeaseInfo, LeaseTime, Snapshot
+from penstock.model.node.log_state import LogState
+from penstock.model.place.bucket import TableBucket
 from penstock.runtime.directory_lock import DirectoryLock
 
 
 class LeaseCalls:
-    """What an engine answers about snapshots, leases and the log: that part of `penstock.model.node.Node`."""
+    """What an engine answers about snapshots, leases and the log: that part of `penstock.model.node.node.Node`."""
 
     leases: LeaseDesk
     _backup: Backup

@@ -17,8 +17,8 @@ from penstock.engine.open_tables import OpenTables
 from penstock.engine.snapshots import Snapshots
 from penstock.engine.table_pins import not_led
 from penstock.errors import InvalidError, NotFoundError, NotLeaderError, OffsetOutOfRangeError, UnsupportedError
-from penstock.model.bucket import BucketId, TableBucket
-from penstock.model.lease import AcquireLease
+from penstock.model.node.lease import AcquireLease
+from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.tablet.settings import FsyncMode
 from penstock.tablet.tablet import Tablet

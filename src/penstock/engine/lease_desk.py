@@ -19,11 +19,11 @@ from penstock.engine.settings import Settings
 from penstock.engine.snapshots import Snapshots
 from penstock.engine.table_pins import not_led
 from penstock.errors import InvalidError
-from penstock.model.bucket import BucketId, TableBucket
-from penstock.model.calls import Offsets
-from penstock.model.change import NO_OFFSET
-from penstock.model.lease import AcquireLease, Leased, LeaseInfo, LeaseTime, Snapshot
-from penstock.model.principal import current, may_change
+from penstock.model.node.calls import Offsets
+from penstock.model.node.lease import AcquireLease, Leased, LeaseInfo, LeaseTime, Snapshot
+from penstock.model.node.principal import current, may_change
+from penstock.model.place.bucket import BucketId, TableBucket
+from penstock.model.place.change import NO_OFFSET
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.tablet.tablet import Tablet

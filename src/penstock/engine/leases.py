@@ -17,11 +17,11 @@ from penstock.engine.lease_claims import Claimed, LeaseClaims
 from penstock.engine.metadata import ABSENT
 from penstock.engine.settings import Settings
 from penstock.errors import InvalidError, LeaseNotFoundError, LimitError, NotFoundError, PermissionDeniedError
-from penstock.model.bucket import BucketId
-from penstock.model.lease import AcquireLease, check_lease_id
-from penstock.model.principal import UNNAMED, current, may_change
-from penstock.model.quantity import format_duration_ms
-from penstock.model.share import Share
+from penstock.model.node.lease import AcquireLease, check_lease_id
+from penstock.model.node.principal import UNNAMED, current, may_change
+from penstock.model.node.share import Share
+from penstock.model.place.bucket import BucketId
+from penstock.model.words.quantity import format_duration_ms
 from penstock.runtime.clock import Clock
 
 Freed = Callable[[Collection[BucketId]], None]

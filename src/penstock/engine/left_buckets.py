@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from penstock.errors import BucketFailedError
-from penstock.model.bucket import BucketId, TableBucket, life_start
+from penstock.model.place.bucket import BucketId, TableBucket, life_start
 from penstock.tablet.tablet import Tablet
 
 

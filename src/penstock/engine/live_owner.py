@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from penstock.engine.owner_record import OwnerRecord
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 Columns = tuple[int, ...] | None
 """Ids of columns; None for all of them."""

@@ -26,12 +26,12 @@ from penstock.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from penstock.model.bucket import BucketId, TableBucket
-from penstock.model.calls import WriteCall, WriteResult
-from penstock.model.log_state import GonePartition, gone_with
-from penstock.model.partition import PartitionInfo
-from penstock.model.schema import Schema
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import WriteCall, WriteResult
+from penstock.model.node.log_state import GonePartition, gone_with
+from penstock.model.place.bucket import BucketId, TableBucket
+from penstock.model.schema.schema import Schema
+from penstock.model.table.partition import PartitionInfo
+from penstock.model.table.table import TableInfo
 from penstock.runtime.clock import Clock
 from penstock.tablet.merge_rule import MergeRule
 from penstock.tablet.merge_rules import merge_rule

@@ -17,14 +17,14 @@ from penstock.engine.committer import TableView
 from penstock.engine.index_reads import IndexReads, read_index
 from penstock.engine.key_rows import KeyRows
 from penstock.engine.live_table import LiveTable
-from penstock.engine.projection import Projection
 from penstock.engine.read_errors import reading
 from penstock.engine.row_reads import read_row
 from penstock.errors import PenstockError, SchemaMismatchError
-from penstock.model.bucket import BucketId
-from penstock.model.calls import LookupCall, LookupResult
-from penstock.model.change import NO_OFFSET
-from penstock.model.schema import Schema
+from penstock.model.node.calls import LookupCall, LookupResult
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import NO_OFFSET
+from penstock.model.schema.projection import Projection
+from penstock.model.schema.schema import Schema
 from penstock.tablet.tablet import Tablet
 
 Offsets = npt.NDArray[np.int64]

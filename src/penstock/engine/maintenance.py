@@ -22,7 +22,7 @@ from penstock.engine.refusal import refusal
 from penstock.engine.retention import is_worth, retention_target
 from penstock.engine.settings import Settings
 from penstock.errors import BucketFailedError, ClosedError, CorruptionError, DiskFullError, NotFoundError, PenstockError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.runtime.steady_clock import SteadyClock
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact, truncate

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from penstock.errors import PenstockError
-from penstock.model.bucket import BucketId, TableBucket
+from penstock.model.place.bucket import BucketId, TableBucket
 
 
 @contextmanager

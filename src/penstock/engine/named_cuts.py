@@ -20,10 +20,10 @@ from penstock.engine.live_table import LiveTable
 from penstock.engine.metadata import Delete, MetadataStore, Put
 from penstock.engine.table_pins import pin, unpin
 from penstock.errors import InvalidError, OffsetOutOfRangeError, PartitionNotFoundError, TooManyScannersError
-from penstock.model.bucket import BucketId
-from penstock.model.calls import Cut
-from penstock.model.principal import current
-from penstock.model.share import Share
+from penstock.model.node.calls import Cut
+from penstock.model.node.principal import current
+from penstock.model.node.share import Share
+from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
 
 PREFIX: Final = "named-cuts/"

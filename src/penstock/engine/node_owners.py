@@ -14,10 +14,10 @@ from penstock.engine.owner_record import PREFIX, OwnerRecord, table_prefix
 from penstock.engine.owners import Owners
 from penstock.engine.settings import Settings
 from penstock.errors import ClosedError, NotFoundError, PenstockError, UnavailableError
-from penstock.model.bucket import BucketId
-from penstock.model.calls import WriteCall, WriteResult
-from penstock.model.owner import AcquireOwner, AttemptEnd, EpochBegun, OwnerGrant, OwnerInfo, UndoResult
-from penstock.model.owner_token import OwnerToken
+from penstock.model.node.calls import WriteCall, WriteResult
+from penstock.model.node.owner import AcquireOwner, AttemptEnd, EpochBegun, OwnerGrant, OwnerInfo, UndoResult
+from penstock.model.node.owner_token import OwnerToken
+from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
 from penstock.runtime.disk import Disk
 

@@ -16,11 +16,11 @@ from penstock.engine.storage import Storage
 from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
 from penstock.errors import ClosedError, PartitionNotFoundError
-from penstock.model.bucket import BucketId, TableBucket
-from penstock.model.calls import Offsets
-from penstock.model.log_state import GonePartition, LogState, gone_with
-from penstock.model.partition import PartitionInfo
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import Offsets
+from penstock.model.node.log_state import GonePartition, LogState, gone_with
+from penstock.model.place.bucket import BucketId, TableBucket
+from penstock.model.table.partition import PartitionInfo
+from penstock.model.table.table import TableInfo
 from penstock.runtime.clock import Clock
 from penstock.tablet.durable import Durable
 from penstock.tablet.merge_rule import MergeRule

@@ -9,8 +9,8 @@ from penstock.engine.live_owner import Columns, LiveOwner
 from penstock.engine.metadata import ABSENT, Delete, MetadataStore, Put
 from penstock.engine.owner_record import OwnerRecord, number_key, record_key, table_prefix
 from penstock.errors import ConflictError, FencedError, LimitError, OwnerNotFoundError
-from penstock.model.owner_token import OwnerToken
-from penstock.model.share import Share
+from penstock.model.node.owner_token import OwnerToken
+from penstock.model.node.share import Share
 from penstock.runtime.clock import Clock
 
 RESTART_GRACE_MS = 60_000

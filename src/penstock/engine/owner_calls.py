@@ -9,13 +9,13 @@ from penstock.engine.identity import Identity
 from penstock.engine.node_owners import NodeOwners
 from penstock.engine.settings import Settings
 from penstock.errors import InvalidError
-from penstock.model.calls import WriteCall, WriteResult
-from penstock.model.owner import AcquireOwner, AttemptEnd, EpochBegun, OwnerGrant, OwnerInfo, UndoResult
-from penstock.model.owner_token import OwnerToken
+from penstock.model.node.calls import WriteCall, WriteResult
+from penstock.model.node.owner import AcquireOwner, AttemptEnd, EpochBegun, OwnerGrant, OwnerInfo, UndoResult
+from penstock.model.node.owner_token import OwnerToken
 
 
 class OwnerCalls:
-    """What an engine answers about owners; implements `penstock.model.owner_node.OwnerNode`."""
+    """What an engine answers about owners; implements `penstock.model.node.owner_node.OwnerNode`."""
 
     owners: NodeOwners
     settings: Settings

@@ -12,11 +12,11 @@ from penstock.engine.owner_book import OwnerBook
 from penstock.engine.owner_undo import OwnerUndo
 from penstock.engine.write_group import NOBODY, OwnerStamp, QueuedWrite
 from penstock.errors import FencedError, InvalidError, UnsupportedError
-from penstock.model.bucket import BucketId
-from penstock.model.calls import WriteCall
-from penstock.model.facts import NO_ID
-from penstock.model.owner_token import NO_EPOCH, OwnerToken
-from penstock.model.principal import current
+from penstock.model.node.calls import WriteCall
+from penstock.model.node.owner_token import NO_EPOCH, OwnerToken
+from penstock.model.node.principal import current
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.facts import NO_ID
 from penstock.runtime.clock import Clock
 from penstock.tablet.owner_state import AttemptRun
 from penstock.tablet.tablet import Tablet

@@ -17,9 +17,9 @@ import numpy as np
 
 from penstock.codec.framed import frame, unframe
 from penstock.errors import ConflictError, CorruptionError, PermissionDeniedError
-from penstock.model.bucket import BucketId
-from penstock.model.owner_token import NO_EPOCH
-from penstock.model.principal import UNNAMED, may_change
+from penstock.model.node.owner_token import NO_EPOCH
+from penstock.model.node.principal import UNNAMED, may_change
+from penstock.model.place.bucket import BucketId
 
 PREFIX: Final = "owner/"
 NUMBERS: Final = "owner-number/"

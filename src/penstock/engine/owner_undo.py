@@ -13,10 +13,10 @@ from penstock.engine.undo_plan import plan_undo
 from penstock.engine.write_group import OwnerStamp, QueuedWrite
 from penstock.errors import NotLeaderError
 from penstock.log.batch_directory import BatchDirectory
-from penstock.model.bucket import BucketId
-from penstock.model.change import BatchKind
-from penstock.model.facts import NO_ID
-from penstock.model.owner import BucketUndo, UndoResult
+from penstock.model.node.owner import BucketUndo, UndoResult
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import NO_ID
 from penstock.tablet.required_columns import required_columns
 from penstock.tablet.tablet import Tablet
 

@@ -25,10 +25,10 @@ from penstock.engine.owner_undo import OwnerUndo
 from penstock.engine.settings import Settings
 from penstock.engine.staged_commit import StagedCommit
 from penstock.errors import ConflictError, InvalidError, PenstockError, UnsupportedError
-from penstock.model.aggregate import AggFunction
-from penstock.model.owner import AcquireOwner, EpochBegun, EpochStatus, OwnerGrant, OwnerInfo, UndoResult
-from penstock.model.owner_token import OwnerToken
-from penstock.model.principal import current
+from penstock.model.node.owner import AcquireOwner, EpochBegun, EpochStatus, OwnerGrant, OwnerInfo, UndoResult
+from penstock.model.node.owner_token import OwnerToken
+from penstock.model.node.principal import current
+from penstock.model.schema.aggregate import AggFunction
 from penstock.runtime.clock import Clock
 from penstock.runtime.disk import Disk
 

@@ -15,11 +15,11 @@ from penstock.engine.catalog_records import (
 )
 from penstock.engine.metadata import ABSENT, WRITES_MAX, Check, Delete, Put, Write
 from penstock.errors import AlreadyExistsError, LimitError, PartitionNotFoundError, UnsupportedError
-from penstock.model.bucket import LIFE_OFFSETS
-from penstock.model.change import OFFSET_MAX
-from penstock.model.log_state import GonePartition
-from penstock.model.partition import PartitionInfo, parse_partition_name, partition_columns, partition_name
-from penstock.model.table import TableInfo
+from penstock.model.node.log_state import GonePartition
+from penstock.model.place.bucket import LIFE_OFFSETS
+from penstock.model.place.change import OFFSET_MAX
+from penstock.model.table.partition import PartitionInfo, parse_partition_name, partition_columns, partition_name
+from penstock.model.table.table import TableInfo
 from penstock.runtime.clock import Clock
 
 

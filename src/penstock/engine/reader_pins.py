@@ -12,9 +12,9 @@ from penstock.engine.live_table import LiveTable
 from penstock.engine.settings import Settings
 from penstock.engine.table_pins import pin, unpin
 from penstock.errors import OverloadedError
-from penstock.model.bucket import BucketId
-from penstock.model.principal import current
-from penstock.model.share import Share
+from penstock.model.node.principal import current
+from penstock.model.node.share import Share
+from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
 
 READERS_MAX: Final = 10_000

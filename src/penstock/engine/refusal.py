@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from penstock.errors import DiskFullError, PenstockError, UnavailableError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 
 def refusal(error: OSError, bucket: BucketId) -> PenstockError:

@@ -15,9 +15,9 @@ from typing import Final, NoReturn
 import google_crc32c
 
 from penstock.errors import InvalidError
-from penstock.model.bucket import BucketId
-from penstock.model.calls import PAGE_TOKEN_MAGIC
-from penstock.model.change import OFFSET_MAX
+from penstock.model.node.calls import PAGE_TOKEN_MAGIC
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import OFFSET_MAX
 
 MAGIC: Final = PAGE_TOKEN_MAGIC
 VERSION: Final = 3

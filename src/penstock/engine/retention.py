@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.log.data_file import DataFile
-from penstock.model.properties import TableProperties
+from penstock.model.table.properties import TableProperties
 from penstock.tablet.span import Run, Span
 from penstock.tablet.tablet import Tablet
 

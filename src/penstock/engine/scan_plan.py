@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from penstock.engine.projection import Projection
 from penstock.engine.resume_token import ResumeToken
-from penstock.model.bucket import BucketId
-from penstock.model.filter import Filter
-from penstock.model.schema import Schema
+from penstock.model.filter.filter import Filter
+from penstock.model.place.bucket import BucketId
+from penstock.model.schema.projection import Projection
+from penstock.model.schema.schema import Schema
 
 
 class ScannedRows(NamedTuple):

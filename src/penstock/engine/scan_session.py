@@ -18,8 +18,8 @@ from penstock.engine.page_reader import PageReader, PageRows, PageSpan
 from penstock.engine.read_ahead import Place, WaitingPage
 from penstock.engine.scan_plan import ScanPlan
 from penstock.errors import InvalidScanRequestError, UnknownOrExpiredScannerError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import Page, ScannerInfo
+from penstock.model.node.calls import Page, ScannerInfo
+from penstock.model.place.bucket import TableBucket
 from penstock.runtime.clock import Clock
 
 

@@ -21,10 +21,10 @@ from penstock.engine.scan_session import ScanSession, unknown
 from penstock.engine.settings import Settings
 from penstock.engine.table_pins import not_led, unpin
 from penstock.errors import PermissionDeniedError, TooManyScannersError, UnavailableError
-from penstock.model.bucket import BucketId
-from penstock.model.calls import ScannerInfo
-from penstock.model.principal import current
-from penstock.model.share import Share
+from penstock.model.node.calls import ScannerInfo
+from penstock.model.node.principal import current
+from penstock.model.node.share import Share
+from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 

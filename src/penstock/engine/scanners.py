@@ -38,9 +38,9 @@ from penstock.errors import (
     UnknownOrExpiredScannerError,
     UnsupportedError,
 )
-from penstock.model.bucket import BucketId, TableBucket
-from penstock.model.calls import OpenScan, Page, ScannerInfo
-from penstock.model.principal import current
+from penstock.model.node.calls import OpenScan, Page, ScannerInfo
+from penstock.model.node.principal import current
+from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.tablet.view import TabletView

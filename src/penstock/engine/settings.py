@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.errors import InvalidError
-from penstock.model.calls import WriteCall, check_call_bytes
-from penstock.model.near_name import did_you_mean
-from penstock.model.quantity import format_bytes, format_duration_ms, parse_bytes, parse_duration_ms
+from penstock.model.node.calls import WriteCall, check_call_bytes
+from penstock.model.words.near_name import did_you_mean
+from penstock.model.words.quantity import format_bytes, format_duration_ms, parse_bytes, parse_duration_ms
 from penstock.tablet.settings import FsyncMode
 
 ENVIRONMENT_PREFIX: Final = "PENSTOCK_"

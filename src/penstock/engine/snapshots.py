@@ -31,7 +31,7 @@ from penstock.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from penstock.model.bucket import BucketId, TableBucket
+from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.tablet.snapshotting import take_snapshot
 from penstock.tablet.tablet import Tablet

@@ -22,13 +22,13 @@ from penstock.engine.owner_undo import OwnerUndo
 from penstock.engine.staging import StagedFile, StagedRows
 from penstock.engine.write_group import OwnerStamp, QueuedWrite, WriteGroup
 from penstock.errors import ConflictError, InvalidError, UnavailableError, UnsupportedError
-from penstock.model.bucket import BucketId
-from penstock.model.calls import WriteCall, WriteResult
-from penstock.model.change import BatchKind
-from penstock.model.facts import NO_ID
-from penstock.model.merge_engine import DeleteBehavior, MergeEngine
-from penstock.model.owner_token import OwnerToken
-from penstock.model.partition import partition_codes, partition_columns
+from penstock.model.node.calls import WriteCall, WriteResult
+from penstock.model.node.owner_token import OwnerToken
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import NO_ID
+from penstock.model.table.merge_engine import DeleteBehavior, MergeEngine
+from penstock.model.table.partition import partition_codes, partition_columns
 from penstock.runtime.disk import Disk
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.required_columns import required_columns

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from penstock.codec.framed import frame, unframe
 from penstock.errors import CorruptionError, InvalidError
-from penstock.model.agg_mode import AggMode
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
+from penstock.model.schema.agg_mode import AggMode
 from penstock.runtime.disk import Disk, write_atomically
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.tablet_schema import TabletSchema

@@ -7,8 +7,8 @@ from typing import Any
 
 from penstock.engine.live_table import LiveTable
 from penstock.engine.retention import file_bytes
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import BucketStats, TableStats
+from penstock.model.node.calls import BucketStats, TableStats
+from penstock.model.place.bucket import TableBucket
 from penstock.tablet.tablet import Tablet
 
 

@@ -21,7 +21,7 @@ from penstock.log.append_pool import AppendPool
 from penstock.log.chunk_cache import ChunkCache
 from penstock.log.file_pool import FilePool
 from penstock.log.settings import LogSettings
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.runtime.disk import Disk
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.durable import NOTHING_DURABLE, Durable

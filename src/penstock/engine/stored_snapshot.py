@@ -12,10 +12,10 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.projection import Projection
 from penstock.errors import InvalidError
-from penstock.model.filter import Filter
-from penstock.model.table import TableInfo
+from penstock.model.filter.filter import Filter
+from penstock.model.schema.projection import Projection
+from penstock.model.table.table import TableInfo
 from penstock.runtime.disk import Disk
 from penstock.runtime.local_disk import LocalDisk
 from penstock.tablet.snapshot_reader import SnapshotReader

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock.engine.live_table import LiveTable
 from penstock.errors import NotLeaderError, OffsetOutOfRangeError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 
 def pin(table: LiveTable, name: str, offsets: Mapping[BucketId, int]) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.engine.metadata import ABSENT, MetadataStore, Put
 from penstock.errors import CorruptionError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 PREFIX: Final = "term/"
 FIRST: Final = 1

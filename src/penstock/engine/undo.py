@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.model.change import NO_OFFSET, BatchKind, Op
+from penstock.model.place.change import NO_OFFSET, BatchKind, Op
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

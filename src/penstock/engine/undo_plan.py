@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from penstock.engine.undo import KEEP, Changes, Target, Undone, find_undone
 from penstock.log.batch_directory import BatchDirectory
-from penstock.model.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, BatchKind, Op
-from penstock.model.facts import NO_ID
-from penstock.model.owner import BucketUndo
+from penstock.model.node.owner import BucketUndo
+from penstock.model.place.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, BatchKind, Op
+from penstock.model.place.facts import NO_ID
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.view import TabletView

@@ -16,9 +16,9 @@ import pyarrow as pa
 from penstock.engine.answer import Answer
 from penstock.engine.terms import Terms
 from penstock.errors import NotLeaderError
-from penstock.model.bucket import BucketId
-from penstock.model.change import BatchKind
-from penstock.model.facts import NO_ID, BatchFacts
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import NO_ID, BatchFacts
 from penstock.runtime.clock import Clock
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.plan import Plan

@@ -16,7 +16,7 @@ from typing import Any, Final
 from penstock.engine.answer import Answer
 from penstock.engine.write_group import QueuedWrite
 from penstock.errors import PenstockError
-from penstock.model.facts import NO_ID
+from penstock.model.place.facts import NO_ID
 
 Step = tuple[Callable[[], Any], Answer[Any]]
 """Something to do between two groups, and who waits for it."""

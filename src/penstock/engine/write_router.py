@@ -21,16 +21,16 @@ from penstock.engine.change_types import CHANGE_TYPE, change_types, retractions
 from penstock.engine.write_group import QueuedWrite
 from penstock.errors import DeleteDisabledError, InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.log.tail import bytes_of
-from penstock.model.agg_mode import AggMode
-from penstock.model.bucket import BucketId
-from penstock.model.calls import Operation, WriteCall
-from penstock.model.change import ChangeType
-from penstock.model.facts import NO_ID
-from penstock.model.inner_nulls import first_inner_null
-from penstock.model.merge_engine import DeleteBehavior, MergeEngine
-from penstock.model.partition import partition_codes, partition_columns
-from penstock.model.schema import Schema
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import Operation, WriteCall
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import ChangeType
+from penstock.model.place.facts import NO_ID
+from penstock.model.schema.agg_mode import AggMode
+from penstock.model.schema.inner_nulls import first_inner_null
+from penstock.model.schema.schema import Schema
+from penstock.model.table.merge_engine import DeleteBehavior, MergeEngine
+from penstock.model.table.partition import partition_codes, partition_columns
+from penstock.model.table.table import TableInfo
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.tablet_schema import TabletSchema
 

@@ -32,8 +32,8 @@ from penstock.index.growing_table import GrowingTable, Trace
 from penstock.index.hash_table import UNKNOWN, Prints, slots_for
 from penstock.index.key_hash import NarrowHash, WideHash, narrow_width, rows_of, whole_words
 from penstock.index.key_index import KeyIndex, Offsets
-from penstock.model.bucket import BucketId
-from penstock.model.change import NO_OFFSET
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import NO_OFFSET
 
 _ONE_BY_ONE: Final = 24
 """So many keys are looked up in a loop, which costs less than starting the array operations."""

@@ -21,7 +21,7 @@ from penstock.index.front_memory import FrontMemory
 from penstock.index.front_settings import FrontSettings
 from penstock.index.key_hash import WideHash
 from penstock.index.key_index import KeyIndex, Offsets
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 
 class FrontedKeyIndex:

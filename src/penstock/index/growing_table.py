@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.index.hash_table import SLOTS_MIN, UNKNOWN, HashTable, Places, Prints, slots_for, table_bytes
 from penstock.index.key_index import Offsets
-from penstock.model.change import NO_OFFSET
+from penstock.model.place.change import NO_OFFSET
 
 _NEARLY_FULL: Final = 0.55
 _AT_ONCE_SLOTS: Final = 1 << 14

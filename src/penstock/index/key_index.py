@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 Offsets = npt.NDArray[np.int64]
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from penstock.errors import ClosedError
 from penstock.index.key_index import Offsets
-from penstock.model.bucket import BucketId
-from penstock.model.change import NO_OFFSET
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import NO_OFFSET
 
 CHUNK_KEYS: Final = 2_000
 

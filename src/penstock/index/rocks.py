@@ -52,8 +52,8 @@ from penstock.index.rocks_format import (
 )
 from penstock.index.rocks_settings import RocksIndexSettings
 from penstock.index.turns import Turns
-from penstock.model.bucket import BucketId
-from penstock.model.change import NO_OFFSET
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import NO_OFFSET
 from penstock.runtime.local_disk import DIRECTORY_MODE
 
 _RUNS: Final = "runs"

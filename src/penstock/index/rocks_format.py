@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.index.key_index import Offsets
-from penstock.model.bucket import BucketId
-from penstock.model.change import NO_OFFSET
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import NO_OFFSET
 
 FORMAT_VERSION: Final = 1
 VERSION_KEY: Final = b"v"

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import CorruptionError
-from penstock.model.change import BatchKind
-from penstock.model.facts import BatchFacts
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import BatchFacts
 
 Int64s = npt.NDArray[np.int64]
 ColumnSets = Sequence[tuple[int, ...]]

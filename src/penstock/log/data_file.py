@@ -31,7 +31,7 @@ from penstock.log.data_file_footer import (
 from penstock.log.data_file_writer import write_data_file
 from penstock.log.file_pool import FilePool
 from penstock.log.row_run import Int64s, dense_rows, gather
-from penstock.model.change import OFFSET
+from penstock.model.place.change import OFFSET
 
 __all__ = ["DataFile", "DataFileInfo", "write_data_file"]
 

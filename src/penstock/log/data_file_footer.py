@@ -21,7 +21,7 @@ import pyarrow as pa
 from penstock.codec.framed import FRAME_BYTES, frame, unframe
 from penstock.errors import CorruptionError
 from penstock.log.batch_directory import BatchDirectory, Int64s
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 MAGIC: Final = b"PNDF"
 VERSION: Final = 1

@@ -15,8 +15,8 @@ from penstock.log.batch_directory import BatchDirectory
 from penstock.log.data_file_footer import ALIGNMENT, HEAD, DataFileInfo, Footer, encode_footer
 from penstock.log.row_run import Int64s
 from penstock.log.settings import LogSettings
-from penstock.model.bucket import BucketId
-from penstock.model.change import NO_OFFSET, OFFSET
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import NO_OFFSET, OFFSET
 from penstock.runtime.disk import AppendFile, Disk
 
 

@@ -53,8 +53,8 @@ from penstock.codec.zero_sectors import SECTOR_BYTES, zero_sectors
 from penstock.errors import CorruptionError
 from penstock.log.segment_header import SYNCED, decode_segment_header
 from penstock.log.segment_writer import SegmentWriter
-from penstock.model.bucket import BucketId
-from penstock.model.facts import BatchFacts
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.facts import BatchFacts
 from penstock.runtime.disk import Disk, write_atomically
 
 __all__ = ["Segment", "SegmentWriter", "cut_segment", "read_segment"]

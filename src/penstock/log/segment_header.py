@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.codec.framed import FRAME_BYTES, frame, framed_length, unframe
 from penstock.errors import CorruptionError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 MAGIC: Final = b"PNSG"
 VERSION: Final = 3

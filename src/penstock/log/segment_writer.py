@@ -21,8 +21,8 @@ from penstock.codec.group_mark import NO_GROUP, GroupMark
 from penstock.errors import BucketFailedError
 from penstock.log.append_pool import AppendPool
 from penstock.log.segment_header import SYNCED, SegmentHeader
-from penstock.model.bucket import BucketId
-from penstock.model.facts import BatchFacts
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.facts import BatchFacts
 from penstock.runtime.disk import AppendFile, Disk
 
 Entry = tuple[BatchFacts, pa.RecordBatch | None]

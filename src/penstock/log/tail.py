@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.log.batch_directory import BatchDirectory, DirectoryBuilder
 from penstock.log.row_run import Int64s, Values, dense_rows, gather, plain_values
-from penstock.model.facts import BatchFacts
+from penstock.model.place.facts import BatchFacts
 
 CHUNK_ROWS_MAX: Final = 65_536
 _PENDING_MAX: Final = 64

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.errors import PenstockError
-from penstock.model.ports import FLIGHT_PORT, HTTP_PORT
+from penstock.model.node.ports import FLIGHT_PORT, HTTP_PORT
 from penstock.runtime.memory import keep_freed_memory
 from penstock.server.serve import serve
 from penstock.server.server import Server

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Final
 
 from penstock.errors import InvalidError, PenstockError, UnavailableError
-from penstock.model.principal import current
+from penstock.model.node.principal import current
 from penstock.runtime.clock import Clock
 
 ANSWERS_MAX: Final = 4_096

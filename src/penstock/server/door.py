@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyarrow import flight
 
 from penstock.errors import PermissionDeniedError, UnsupportedError
-from penstock.model.principal import ANONYMOUS, UNNAMED
+from penstock.model.node.principal import ANONYMOUS, UNNAMED
 from penstock.server.token_file import TokenFile
 from penstock.wire.fault import to_flight
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.errors import ConflictError, InternalError, InvalidError, LimitError, PenstockError, UnavailableError
-from penstock.model.calls import Page
-from penstock.model.principal import acting_as
+from penstock.model.node.calls import Page
+from penstock.model.node.principal import acting_as
 from penstock.runtime.metrics import Metrics
 from penstock.server.door import DOOR, OFFER, Door, Offer, principal_of
 from penstock.server.gate import Gate, Stream

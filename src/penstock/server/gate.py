@@ -2,7 +2,7 @@
 
 Everything a client can make a server hold is counted here before it is held: streams, calls, waits,
 bytes. Over a limit the caller gets `OverloadedError` and the others are served on. A caller with a name
-has a share of each limit (`penstock.model.share`), however many connections it opens.
+has a share of each limit (`penstock.model.node.share`), however many connections it opens.
 
 What happens on every call is plain methods under one plain lock: as context managers they were a
 quarter of what a small call costs.
@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.errors import OverloadedError, UnavailableError
-from penstock.model.principal import LOCAL
-from penstock.model.share import Share
+from penstock.model.node.principal import LOCAL
+from penstock.model.node.share import Share
 from penstock.runtime.clock import Clock
 from penstock.server.settings import ServerSettings
 from penstock.wire.piece import Assembly

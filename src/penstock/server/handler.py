@@ -14,9 +14,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.errors import InternalError, InvalidError, LimitError, PenstockError, UnavailableError
-from penstock.model.calls import ChangePage, OpenScan, Page, PullChanges, WriteCall, check_call_bytes
-from penstock.model.node import Node
-from penstock.model.principal import acting_as, current
+from penstock.model.node.calls import ChangePage, OpenScan, Page, PullChanges, WriteCall, check_call_bytes
+from penstock.model.node.node import Node
+from penstock.model.node.principal import acting_as, current
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.server.answers import Answers

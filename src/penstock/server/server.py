@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.errors import InvalidError, NotFoundError, UnavailableError
-from penstock.model.node import Node
+from penstock.model.node.node import Node
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.tasks import TaskGroup

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import InvalidError, NotFoundError, PermissionDeniedError
-from penstock.model.principal import UNNAMED
+from penstock.model.node.principal import UNNAMED
 
 TOKEN_LENGTH_MAX: Final = 4_096
 _BEARER: Final = "bearer "

@@ -11,7 +11,7 @@ import uuid
 
 from pyspark.sql import DataFrame
 
-from penstock.model.calls import Operation
+from penstock.model.node.calls import Operation
 from penstock.spark import job_epoch
 from penstock.spark.batch_writer import EPOCH, check_overwrite, forget_owner
 from penstock.spark.driver_write import is_few, write_here

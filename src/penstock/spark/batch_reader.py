@@ -15,8 +15,8 @@ from penstock.client.log_scan import LogScan
 from penstock.client.page_ahead import PageAhead
 from penstock.client.scan_request import ScanRequest, ScanSource
 from penstock.errors import OffsetOutOfRangeError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import OpenScan
+from penstock.model.node.calls import OpenScan
+from penstock.model.place.bucket import TableBucket
 from penstock.spark.links import link_for, planning_link
 from penstock.spark.read_cut import as_of_offsets, check_there, execution_cut
 from penstock.spark.read_request import ReadRequest

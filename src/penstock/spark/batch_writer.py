@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from penstock.client.link import Link
 from penstock.errors import InvalidError, OwnerNotFoundError, UnsupportedError
-from penstock.model.merge_engine import DeleteBehavior
+from penstock.model.table.merge_engine import DeleteBehavior
 from penstock.spark import job_epoch
 from penstock.spark.job_epoch import Written
 from penstock.spark.links import link_for, planning_link

@@ -21,10 +21,10 @@ from penstock.client.change_range import (
 from penstock.client.link import Link
 from penstock.client.page_ahead import PageAhead
 from penstock.errors import InternalError, InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import Images, Offsets
-from penstock.model.filter import Filter
-from penstock.model.log_state import LogState, dropped_unread
+from penstock.model.filter.filter import Filter
+from penstock.model.node.calls import Images, Offsets
+from penstock.model.node.log_state import LogState, dropped_unread
+from penstock.model.place.bucket import TableBucket
 from penstock.spark.links import link_for, planning_link
 from penstock.spark.options import Options
 from penstock.spark.read_cut import as_of_offsets, execution_cut

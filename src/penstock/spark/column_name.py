@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pyspark.sql import DataFrame
 
-from penstock.model.names import fold
+from penstock.model.words.names import fold
 
 
 def quoted(name: str) -> str:

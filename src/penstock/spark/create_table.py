@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from penstock.model.aggregate import AggFunction
-from penstock.model.merge_engine import MergeEngine
-from penstock.model.schema import Schema
-from penstock.model.spec import make_spec
-from penstock.model.table import TableInfo
+from penstock.model.schema.aggregate import AggFunction
+from penstock.model.schema.schema import Schema
+from penstock.model.table.merge_engine import MergeEngine
+from penstock.model.table.spec import make_spec
+from penstock.model.table.table import TableInfo
 from penstock.spark.links import planning_link
 from penstock.spark.option_use import check_use
 from penstock.spark.options import Options

@@ -16,8 +16,8 @@ from typing import Final
 
 from penstock.client.link import Link
 from penstock.errors import ConflictError, LockedError, PenstockError, UnsupportedError
-from penstock.model.owner import AcquireOwner, EpochStatus, OwnerGrant
-from penstock.model.owner_token import NO_EPOCH, OwnerToken
+from penstock.model.node.owner import AcquireOwner, EpochStatus, OwnerGrant
+from penstock.model.node.owner_token import NO_EPOCH, OwnerToken
 from penstock.spark.lock_wait import forgotten_wait, note_wait
 from penstock.spark.write_plan import WritePlan
 

@@ -15,8 +15,8 @@ from penstock.client.cast import castable
 from penstock.client.lookups import FOUND, Lookups
 from penstock.client.scan_request import project
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
-from penstock.model.names import name_list
-from penstock.model.table import TableInfo
+from penstock.model.table.table import TableInfo
+from penstock.model.words.names import name_list
 from penstock.spark.column_name import find_name, mappable
 from penstock.spark.links import link_for, planning_link
 from penstock.spark.option_use import check_use

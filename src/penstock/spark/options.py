@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.errors import InvalidError
-from penstock.model.near_name import did_you_mean
-from penstock.model.quantity import parse_bytes, parse_duration_ms
+from penstock.model.words.near_name import did_you_mean
+from penstock.model.words.quantity import parse_bytes, parse_duration_ms
 
 URL_VARIABLE: Final = "PENSTOCK_URL"
 

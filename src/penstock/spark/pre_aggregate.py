@@ -12,9 +12,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 from penstock.errors import UnsupportedError
-from penstock.model.aggregate import AggFunction
-from penstock.model.merge_engine import MergeEngine
-from penstock.model.schema import Column
+from penstock.model.schema.aggregate import AggFunction
+from penstock.model.schema.schema import Column
+from penstock.model.table.merge_engine import MergeEngine
 from penstock.spark.column_name import find_name, quoted
 from penstock.spark.links import planning_link
 from penstock.spark.option_use import check_use

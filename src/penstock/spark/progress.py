@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.model.bucket import TableBucket
+from penstock.model.place.bucket import TableBucket
 from penstock.spark.lock_wait import waits_for
 
 _undone: Final[Counter[str]] = Counter()

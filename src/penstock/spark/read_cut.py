@@ -16,8 +16,8 @@ from penstock.client.change_range import decode_position
 from penstock.client.cut_pin import CutPin
 from penstock.client.link import Link
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.table import TableInfo
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
 
 CUT_TTL_MS: Final = 3_600_000
 """How long a cut is kept after the last task asked for it."""

@@ -11,8 +11,8 @@ from penstock.client.change_pull import change_schema
 from penstock.client.link import Link
 from penstock.client.scan_request import ScanSource, compile_filter, project
 from penstock.errors import InvalidError
-from penstock.model.change import RESERVED_NAMES
-from penstock.model.table import TableInfo
+from penstock.model.place.change import RESERVED_NAMES
+from penstock.model.table.table import TableInfo
 from penstock.spark.options import Options
 from penstock.spark.spark_types import arrow_schema, check_fits
 

@@ -12,9 +12,9 @@ from penstock.client.cut import Cut, is_cut_json
 from penstock.client.cut_pin import CutPin
 from penstock.client.scan_request import ScanSource
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.cut_text import write_cut
-from penstock.model.names import name_list
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.cut_text import write_cut
+from penstock.model.words.names import name_list
 from penstock.spark.links import planning_link
 from penstock.spark.mapped_read import read_mapped
 from penstock.spark.option_use import check_use

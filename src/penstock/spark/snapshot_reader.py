@@ -18,8 +18,8 @@ from penstock.client.link import Link
 from penstock.client.page_ahead import PageAhead
 from penstock.client.snapshot_cut import LeasePin
 from penstock.errors import LeaseNotFoundError, SnapshotNotFoundError
-from penstock.model.calls import OpenScan
-from penstock.model.lease import AcquireLease, Snapshot
+from penstock.model.node.calls import OpenScan
+from penstock.model.node.lease import AcquireLease, Snapshot
 from penstock.spark.links import link_for, planning_link
 from penstock.spark.read_request import ReadRequest
 from penstock.spark.spark_types import cast_batch

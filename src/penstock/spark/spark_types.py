@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.client.nested_cast import cast_nested
 from penstock.errors import InvalidError, SchemaMismatchError
-from penstock.model.inner_nulls import forbids_inner_nulls
+from penstock.model.schema.inner_nulls import forbids_inner_nulls
 
 _PLAIN: dict[str, type[spark.DataType]] = {
     "bool": spark.BooleanType,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import BucketStats
+from penstock.model.node.calls import BucketStats
+from penstock.model.place.bucket import TableBucket
 
 
 class Split(InputPartition):

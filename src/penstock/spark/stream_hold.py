@@ -10,7 +10,7 @@ from typing import Final
 from penstock.client.change_pull import ChangePull
 from penstock.client.link import Link
 from penstock.errors import ClosedError, PenstockError
-from penstock.model.table import TableInfo
+from penstock.model.table.table import TableInfo
 from penstock.spark.stream_offset import Positions
 
 _log = logging.getLogger("penstock.spark")

@@ -14,8 +14,8 @@ from typing import Final
 
 from penstock.client.link import Link
 from penstock.errors import LeaseNotFoundError
-from penstock.model.bucket import TableBucket
-from penstock.model.lease import AcquireLease, CutOffsets
+from penstock.model.node.lease import AcquireLease, CutOffsets
+from penstock.model.place.bucket import TableBucket
 
 _log = logging.getLogger("penstock.spark")
 SNAPSHOT_MS: Final = 3_600_000

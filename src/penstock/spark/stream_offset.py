@@ -16,8 +16,8 @@ from typing import Any, Final
 from penstock.client.link import Link
 from penstock.client.place import check_database
 from penstock.errors import ConflictError, InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.table import TableInfo
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
 
 VERSION: Final = 3
 VERSION_WITHOUT_BIRTHS: Final = 1

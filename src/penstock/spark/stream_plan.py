@@ -15,9 +15,9 @@ from penstock.errors import (
     PenstockError,
     UnknownOrExpiredScannerError,
 )
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import Offsets, OpenScan
-from penstock.model.log_state import LogState, dropped_unread
+from penstock.model.node.calls import Offsets, OpenScan
+from penstock.model.node.log_state import LogState, dropped_unread
+from penstock.model.place.bucket import TableBucket
 from penstock.spark.change_reader import parse_start
 from penstock.spark.links import link_for
 from penstock.spark.read_request import ReadRequest

@@ -18,8 +18,8 @@ from pyspark.sql.types import StructType
 
 from penstock.client.change_pull import CHANGE_FIELDS, PARTITION_FIELD, constant
 from penstock.errors import InvalidError, PenstockError
-from penstock.model.bucket import TableBucket
-from penstock.model.change import ChangeType
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.change import ChangeType
 from penstock.spark.batch_reader import scan_range
 from penstock.spark.change_reader import images_of, read_changes
 from penstock.spark.links import link_for

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 
 from penstock.client.link import Link
 from penstock.errors import InvalidError, PenstockError, UnsupportedError
-from penstock.model.calls import Operation
-from penstock.model.owner import OwnerGrant
+from penstock.model.node.calls import Operation
+from penstock.model.node.owner import OwnerGrant
 from penstock.spark import job_epoch
 from penstock.spark.job_epoch import JobEpoch, Written
 from penstock.spark.links import impatient_link, link_for

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from penstock.client.link import Link
 from penstock.client.write_requests import WriteRequests
 from penstock.client.writer_identity import WriterIdentity
-from penstock.model.calls import Operation, WriteCall, WriteResult
-from penstock.model.change import ChangeType
-from penstock.model.owner import AttemptEnd
+from penstock.model.node.calls import Operation, WriteCall, WriteResult
+from penstock.model.node.owner import AttemptEnd
+from penstock.model.place.change import ChangeType
 from penstock.spark.job_epoch import JobEpoch, Written
 from penstock.spark.links import link_for
 from penstock.spark.refusal import REFUSALS

@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
-from penstock.model.calls import Operation
-from penstock.model.change import OFFSET, ChangeType
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import Operation
+from penstock.model.place.change import OFFSET, ChangeType
+from penstock.model.table.table import TableInfo
 from penstock.spark.column_name import find_name, quoted
 from penstock.spark.links import planning_link
 from penstock.spark.option_use import check_use

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.model.names import name_list
+from penstock.model.words.names import name_list
 from penstock.spark.option_use import check_use
 from penstock.spark.options import Options
 

@@ -18,13 +18,13 @@ from pyspark.sql.types import StructField, StructType
 from penstock.client.cast import castable
 from penstock.client.link import Link
 from penstock.errors import AlreadyExistsError, InvalidError, SchemaMismatchError, UnsupportedError
-from penstock.model.agg_mode import AggMode
-from penstock.model.calls import Operation
-from penstock.model.change import RESERVED_NAMES
-from penstock.model.merge_engine import MergeEngine
-from penstock.model.names import fold
-from penstock.model.table import TableInfo
-from penstock.model.types import canonical
+from penstock.model.node.calls import Operation
+from penstock.model.place.change import RESERVED_NAMES
+from penstock.model.schema.agg_mode import AggMode
+from penstock.model.schema.types import canonical
+from penstock.model.table.merge_engine import MergeEngine
+from penstock.model.table.table import TableInfo
+from penstock.model.words.names import fold
 from penstock.spark.column_name import find_name
 from penstock.spark.options import Options
 from penstock.spark.spark_types import arrow_field

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from penstock.model.calls import Operation
+from penstock.model.node.calls import Operation
 from penstock.spark.batch_job import write_batch
 from penstock.spark.links import planning_link
 from penstock.spark.mapped_write import sent_rows

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from penstock.codec.equality import rows_equal
 from penstock.codec.fixed_width import taken
 from penstock.errors import InvalidError, UnsupportedError
-from penstock.model.aggregate import AggFunction
-from penstock.model.properties import Retract, TableProperties
-from penstock.model.schema import Column, Schema
+from penstock.model.schema.aggregate import AggFunction
+from penstock.model.schema.schema import Column, Schema
+from penstock.model.table.properties import Retract, TableProperties
 from penstock.tablet.aggregates.inputs import Inputs, SlotRefusedError, refuse_first, validity
 from penstock.tablet.aggregates.registry import AGGREGATES, Nulls
 from penstock.tablet.aggregates.rounds import arrange, rounds_of

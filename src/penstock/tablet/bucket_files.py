@@ -26,7 +26,7 @@ from penstock.log.chunk_cache import ChunkCache
 from penstock.log.data_file import DataFile
 from penstock.log.file_pool import FilePool
 from penstock.log.settings import LogSettings
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.runtime.disk import Disk, write_atomically
 from penstock.tablet.kept_files import KeptFiles
 

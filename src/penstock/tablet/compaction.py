@@ -23,7 +23,7 @@ import numpy.typing as npt
 from penstock.codec.manifest import FileEntry
 from penstock.log.batch_directory import BatchDirectory, concat
 from penstock.log.data_file import DataFile, write_data_file
-from penstock.model.change import OFFSET_MAX
+from penstock.model.place.change import OFFSET_MAX
 from penstock.tablet.ends import Ends
 from penstock.tablet.span import Run, Span, in_order
 from penstock.tablet.tablet import Tablet, file_name

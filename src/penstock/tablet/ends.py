@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import CorruptionError
-from penstock.model.change import OFFSET_MAX
+from penstock.model.place.change import OFFSET_MAX
 
 Offsets = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from penstock.codec.group_mark import decode_members
 from penstock.errors import CorruptionError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.tablet.found_log import FoundLog
 
 _log = logging.getLogger("penstock")

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.index.key_index import KeyIndex
-from penstock.model.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, Op
+from penstock.model.place.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, Op
 from penstock.tablet.key_groups import group_keys
 from penstock.tablet.span import RowBlock
 from penstock.tablet.tablet import Tablet

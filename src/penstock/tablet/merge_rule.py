@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.model.agg_mode import AggMode
+from penstock.model.schema.agg_mode import AggMode
 from penstock.tablet.key_groups import KeyGroups
 
 Offsets = npt.NDArray[np.int64]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.model.merge_engine import MergeEngine
-from penstock.model.table import TableSpec
+from penstock.model.table.merge_engine import MergeEngine
+from penstock.model.table.table import TableSpec
 from penstock.tablet.aggregate_rule import AggregateRule
 from penstock.tablet.first_row import FirstRow
 from penstock.tablet.last_row import LastRow

@@ -13,8 +13,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from penstock.model.change import BatchKind
-from penstock.model.facts import NO_ID, BatchFacts
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import NO_ID, BatchFacts
 
 OWNERS_KEPT: Final = 1_000
 _UNDOES: Final = frozenset((BatchKind.UNDO, BatchKind.ORPHAN))

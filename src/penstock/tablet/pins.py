@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 
 from penstock.errors import OffsetOutOfRangeError
-from penstock.model.change import OFFSET_MAX
+from penstock.model.place.change import OFFSET_MAX
 
 
 class Pins:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.model.change import NO_OFFSET, Op
+from penstock.model.place.change import NO_OFFSET, Op
 from penstock.tablet.key_groups import KeyGroups
 from penstock.tablet.merge_rule import Fetch, Mask, Merged, MergeRule, Offsets, Request, complete, live_before
 from penstock.tablet.tablet_schema import TabletSchema

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from penstock.errors import LimitError
 from penstock.log.batch_directory import BatchDirectory
 from penstock.log.tail import Chunk, TailView
-from penstock.model.bucket import LIFE_OFFSETS
+from penstock.model.place.bucket import LIFE_OFFSETS
 from penstock.tablet.ends import Ends
 from penstock.tablet.key_groups import group_keys
 from penstock.tablet.merge_rule import MergeRule, Request, complete

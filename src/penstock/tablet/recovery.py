@@ -18,8 +18,8 @@ from penstock.errors import CorruptionError
 from penstock.index.key_index import KeyIndex
 from penstock.log.segment import Segment
 from penstock.log.tail import Tail
-from penstock.model.change import OP, PREV, SYSTEM_FIELDS, Op
-from penstock.model.facts import NO_ID
+from penstock.model.place.change import OP, PREV, SYSTEM_FIELDS, Op
+from penstock.model.place.facts import NO_ID
 from penstock.tablet.active_segment import ClosedTail
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.durable import NOTHING_DURABLE, Durable

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import SchemaMismatchError
-from penstock.model.schema import Schema
+from penstock.model.schema.schema import Schema
 from penstock.tablet.key_groups import KeyGroups
 from penstock.tablet.merge_rule import Fetch, Merged, MergeRule, Request
 

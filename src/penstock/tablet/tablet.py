@@ -21,8 +21,8 @@ from penstock.errors import BucketFailedError, CorruptionError
 from penstock.index.key_index import KeyIndex
 from penstock.log.data_file import DataFile
 from penstock.log.segment_writer import Entry
-from penstock.model.bucket import BucketId
-from penstock.model.facts import NO_ID
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.facts import NO_ID
 from penstock.tablet.active_segment import ActiveSegment, ClosedTail
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.merge_rule import MergeRule

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.codec.keys import KeyCodec
-from penstock.model.change import SYSTEM_FIELDS
+from penstock.model.place.change import SYSTEM_FIELDS
 
 
 @dataclass(frozen=True, slots=True)

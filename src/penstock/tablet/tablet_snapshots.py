@@ -14,7 +14,7 @@ from typing import Final
 
 from penstock.codec.snapshot_file import SnapshotFile, decode_snapshot, encode_snapshot
 from penstock.errors import CorruptionError, SnapshotNotFoundError, UnsupportedError
-from penstock.model.bucket import LIFE_OFFSETS, BucketId
+from penstock.model.place.bucket import LIFE_OFFSETS, BucketId
 from penstock.runtime.disk import write_atomically
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.pins import Pins

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.errors import CorruptionError, OffsetOutOfRangeError
 from penstock.log.batch_directory import BatchDirectory, concat
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.tablet.span import RowBlock, Run, Span
 
 Offsets = npt.NDArray[np.int64]

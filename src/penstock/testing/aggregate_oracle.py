@@ -13,10 +13,10 @@ import pyarrow.types as pat
 from pyroaring import BitMap, BitMap64
 
 from penstock.errors import ArithmeticOverflowError, InvalidError, LimitError, UnsupportedError
-from penstock.model.agg_mode import AggMode
-from penstock.model.aggregate import DELIMITER, AggFunction
-from penstock.model.properties import Retract, TableProperties
-from penstock.model.schema import Column, Schema
+from penstock.model.schema.agg_mode import AggMode
+from penstock.model.schema.aggregate import DELIMITER, AggFunction
+from penstock.model.schema.schema import Column, Schema
+from penstock.model.table.properties import Retract, TableProperties
 
 Key = tuple[Any, ...]
 Row = dict[str, Any]

@@ -18,8 +18,8 @@ import pyarrow as pa
 from penstock.client.connection import Connection
 from penstock.client.table import Table
 from penstock.codec.routing import bucket_of
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import WriteCall
+from penstock.model.node.calls import WriteCall
+from penstock.model.place.bucket import TableBucket
 
 SLOTS: Final = 12
 BUCKETS: Final = 4

@@ -12,7 +12,7 @@ from penstock.engine.metadata import MemoryMetadataStore
 from penstock.engine.settings import Settings
 from penstock.engine.storage import Storage
 from penstock.index.memory import MemoryKeyIndex
-from penstock.model.bucket import TableBucket
+from penstock.model.place.bucket import TableBucket
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.tasks import TaskGroup
 from penstock.server.server import Listen, Server

@@ -22,8 +22,8 @@ from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
 from penstock.errors import BucketFailedError, ClosedError, PenstockError
 from penstock.index.memory import MemoryKeyIndex
-from penstock.model.calls import Operation, WriteCall
-from penstock.model.spec import make_spec
+from penstock.model.node.calls import Operation, WriteCall
+from penstock.model.table.spec import make_spec
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
 from penstock.tablet.sealing import seal

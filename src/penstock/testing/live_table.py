@@ -18,10 +18,10 @@ from penstock.engine.terms import Terms
 from penstock.errors import ClosedError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.log.settings import LogSettings
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import Operation, WriteCall, WriteResult
-from penstock.model.schema import Schema
-from penstock.model.spec import make_spec
+from penstock.model.node.calls import Operation, WriteCall, WriteResult
+from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.schema import Schema
+from penstock.model.table.spec import make_spec
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
 from penstock.tablet.sealing import seal

@@ -11,8 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from penstock.model.change import NO_OFFSET, OFFSET_MAX, Op
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.place.change import NO_OFFSET, OFFSET_MAX, Op
+from penstock.model.table.merge_engine import MergeEngine
 
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]

@@ -18,11 +18,11 @@ from penstock.engine.sync_pool import SyncPool
 from penstock.engine.terms import Terms
 from penstock.errors import ClosedError
 from penstock.index.memory import MemoryKeyIndex
-from penstock.model.calls import Operation, WriteCall, WriteResult
-from penstock.model.facts import NO_ID
-from penstock.model.owner import AcquireOwner, AttemptEnd
-from penstock.model.owner_token import OwnerToken
-from penstock.model.spec import make_spec
+from penstock.model.node.calls import Operation, WriteCall, WriteResult
+from penstock.model.node.owner import AcquireOwner, AttemptEnd
+from penstock.model.node.owner_token import OwnerToken
+from penstock.model.place.facts import NO_ID
+from penstock.model.table.spec import make_spec
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
 from penstock.tablet.sealing import seal

@@ -16,9 +16,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as pat
 
-from penstock.model.aggregate import AggFunction
-from penstock.model.merge_engine import MergeEngine
-from penstock.model.schema import Schema
+from penstock.model.schema.aggregate import AggFunction
+from penstock.model.schema.schema import Schema
+from penstock.model.table.merge_engine import MergeEngine
 
 Row = dict[str, Any]
 

@@ -15,8 +15,8 @@ import pyarrow.types as pat
 
 from penstock.client.table import Table
 from penstock.errors import PenstockError
-from penstock.model.calls import WriteResult
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.node.calls import WriteResult
+from penstock.model.table.merge_engine import MergeEngine
 from penstock.testing.node_house import NodeHouse
 from penstock.testing.random_table import RandomTable, Row
 from penstock.testing.table_oracle import TableOracle, table_oracle

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from penstock.model.merge_engine import DeleteBehavior, MergeEngine
-from penstock.model.table import TableInfo
+from penstock.model.table.merge_engine import DeleteBehavior, MergeEngine
+from penstock.model.table.table import TableInfo
 from penstock.testing.aggregate_oracle import AggregateOracle, same
 from penstock.testing.oracle import Oracle, Row
 

@@ -13,7 +13,7 @@ from penstock.client.change_stream import ChangeStream
 from penstock.client.scan import Scan
 from penstock.client.table import Table
 from penstock.errors import OffsetOutOfRangeError
-from penstock.model.bucket import TableBucket
+from penstock.model.place.bucket import TableBucket
 from penstock.testing.aggregate_oracle import same
 from penstock.testing.node_house import NodeHouse
 from penstock.testing.random_table import Row

@@ -19,10 +19,10 @@ from penstock.index.key_index import KeyIndex
 from penstock.log.chunk_cache import ChunkCache
 from penstock.log.file_pool import FilePool
 from penstock.log.settings import LogSettings
-from penstock.model.bucket import BucketId
-from penstock.model.change import NO_OFFSET, OP, PREV, BatchKind, Op
-from penstock.model.facts import NO_ID, BatchFacts
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import NO_OFFSET, OP, PREV, BatchKind, Op
+from penstock.model.place.facts import NO_ID, BatchFacts
+from penstock.model.table.merge_engine import MergeEngine
 from penstock.runtime.disk import Disk
 from penstock.tablet.bucket_files import BucketFiles
 from penstock.tablet.first_row import FirstRow

@@ -10,9 +10,9 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from penstock.model.change import SYSTEM_FIELDS
-from penstock.model.facts import NO_ID
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.place.change import SYSTEM_FIELDS
+from penstock.model.place.facts import NO_ID
+from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.merge_rule import Request
 from penstock.tablet.tablet_schema import TabletSchema
 from penstock.testing.oracle import Oracle

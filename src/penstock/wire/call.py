@@ -23,7 +23,7 @@ REPLY_LIMITS = BodyLimits(bytes_max=FRAME_BYTES_MAX, rows_max=1 << 31)
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
-    """One call of `penstock.model.node.Node`: the field of each argument, and of what it returns."""
+    """One call of `penstock.model.node.node.Node`: the field of each argument, and of what it returns."""
 
     name: str
     result: Field[R]

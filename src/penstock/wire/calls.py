@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.model.aggregate import AggFunction
+from penstock.model.schema.aggregate import AggFunction
 from penstock.wire.call import Call
 from penstock.wire.field import BOOL, BUCKET, BYTES, INT, NOTHING, TEXT, VALUE, choice, listed, maybe, tupled
 from penstock.wire.lease_records import ACQUIRE_LEASE, LEASE_INFO, LEASE_TIME, SNAPSHOTS

@@ -17,8 +17,8 @@ from typing import Any, Final, Generic, TypeVar
 import pyarrow as pa
 
 from penstock.errors import InvalidError, LimitError
-from penstock.model.bucket import TableBucket
-from penstock.model.change import OFFSET_MAX
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.change import OFFSET_MAX
 from penstock.wire.value import read_value, write_value
 
 T = TypeVar("T")

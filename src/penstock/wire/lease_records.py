@@ -1,4 +1,4 @@
-"""The values of `penstock.model.lease` as fields of a frame.
+"""The values of `penstock.model.node.lease` as fields of a frame.
 
 What there is one of for each bucket travels as the columns of a batch: of a hundred thousand buckets a
 header would be larger than any may be.
@@ -12,8 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.lease import AcquireLease, CutOffsets, Leased, LeaseInfo, LeaseTime, Snapshot
+from penstock.model.node.lease import AcquireLease, CutOffsets, Leased, LeaseInfo, LeaseTime, Snapshot
+from penstock.model.place.bucket import TableBucket
 from penstock.wire.field import BATCH, INT, TEXT, Field, by_bucket, record, tupled
 from penstock.wire.records import OFFSET_BY_BUCKET
 

@@ -1,4 +1,4 @@
-"""The values of `penstock.model.owner` as fields of a frame."""
+"""The values of `penstock.model.node.owner` as fields of a frame."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.errors import InvalidError
-from penstock.model.owner import (
+from penstock.model.node.owner import (
     AcquireOwner,
     AttemptEnd,
     BucketUndo,

@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.errors import InvalidError
-from penstock.model.change import OFFSET_MAX
+from penstock.model.place.change import OFFSET_MAX
 from penstock.wire.frame import WORD_BYTES, Draft, Frame, FrameKind, bytes_ahead, encode_header, frame_of
 
 PIECE_BYTES_MAX: Final = 64 << 20

@@ -1,4 +1,4 @@
-"""The values of `penstock.model.calls` as fields of a frame."""
+"""The values of `penstock.model.node.calls` as fields of a frame."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from penstock.errors import InvalidError, PenstockError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import (
+from penstock.model.node.calls import (
     BucketStats,
     ChangePage,
     Cut,
@@ -26,10 +25,11 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
-from penstock.model.log_state import GonePartition, LogState
-from penstock.model.spec import spec_from_json
-from penstock.model.table import TableInfo, TableSpec
-from penstock.model.type_words import format_type, parse_type
+from penstock.model.node.log_state import GonePartition, LogState
+from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.type_words import format_type, parse_type
+from penstock.model.table.spec import spec_from_json
+from penstock.model.table.table import TableInfo, TableSpec
 from penstock.wire.field import (
     BATCH,
     BOOL,

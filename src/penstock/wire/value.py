@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from penstock.errors import InvalidError, LimitError
-from penstock.model.bucket import BucketId, TableBucket
+from penstock.model.place.bucket import BucketId, TableBucket
 
 DEPTH_MAX: Final = 16
 TEXT_LENGTH_MAX: Final = 1 << 16

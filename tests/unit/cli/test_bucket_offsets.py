@@ -7,9 +7,9 @@ import pytest
 from penstock.cli.bucket_offsets import format_offsets, read_json_object, read_offsets
 from penstock.cli.options import read_pairs, split_names
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
-from penstock.model.ddl import parse_ddl
-from penstock.model.table import TableInfo
+from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.ddl import parse_ddl
+from penstock.model.table.table import TableInfo
 
 
 def table(*partitioned_by: str) -> TableInfo:

@@ -9,7 +9,7 @@ from rich.console import Console
 import penstock
 from penstock.cli.top import Sample, take_sample
 from penstock.cli.top_screen import draw, query_name
-from penstock.model.owner import OwnerInfo
+from penstock.model.node.owner import OwnerInfo
 
 
 def words(sample: Sample, earlier: Sample | None = None) -> str:

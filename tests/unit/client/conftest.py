@@ -11,7 +11,7 @@ from tests.unit.client.fake_node import FakeNode
 from penstock.client.link import Link
 from penstock.client.retry import Retry
 from penstock.client.table import Table
-from penstock.model.spec import make_spec
+from penstock.model.table.spec import make_spec
 
 
 class ManualTime:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.errors import LeaseNotFoundError, PenstockError
-from penstock.model.bucket import TableBucket
-from penstock.model.lease import AcquireLease, Leased, LeaseInfo, LeaseTime, Snapshot
+from penstock.model.node.lease import AcquireLease, Leased, LeaseInfo, LeaseTime, Snapshot
+from penstock.model.place.bucket import TableBucket
 
 
 class FakeLeases:

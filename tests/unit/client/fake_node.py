@@ -27,9 +27,8 @@ from penstock.errors import (
     TableNotFoundError,
     UnknownOrExpiredScannerError,
 )
-from penstock.model.aggregate import AggFunction
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import (
+from penstock.model.filter.filter import Filter
+from penstock.model.node.calls import (
     ChangePage,
     Cut,
     Images,
@@ -45,10 +44,11 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
-from penstock.model.filter import Filter
-from penstock.model.log_state import GonePartition, LogState
-from penstock.model.partition import partition_columns, partition_name
-from penstock.model.table import TableInfo, TableSpec
+from penstock.model.node.log_state import GonePartition, LogState
+from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.aggregate import AggFunction
+from penstock.model.table.partition import partition_columns, partition_name
+from penstock.model.table.table import TableInfo, TableSpec
 
 Row = dict[str, Any]
 
@@ -88,7 +88,7 @@ class FakeTable:
 
 
 class FakeNode(FakeLeases, FakeOwners):
-    """Implements `penstock.model.node.Node`."""
+    """Implements `penstock.model.node.node.Node`."""
 
     def __init__(self, page_rows: int = 2) -> None:
         self.page_rows = page_rows

@@ -6,9 +6,17 @@ import threading
 from collections.abc import Mapping
 
 from penstock.errors import PenstockError
-from penstock.model.calls import WriteCall, WriteResult
-from penstock.model.owner import AcquireOwner, AttemptEnd, EpochBegun, EpochStatus, OwnerGrant, OwnerInfo, UndoResult
-from penstock.model.owner_token import OwnerToken
+from penstock.model.node.calls import WriteCall, WriteResult
+from penstock.model.node.owner import (
+    AcquireOwner,
+    AttemptEnd,
+    EpochBegun,
+    EpochStatus,
+    OwnerGrant,
+    OwnerInfo,
+    UndoResult,
+)
+from penstock.model.node.owner_token import OwnerToken
 
 
 class FakeOwners:

@@ -20,7 +20,7 @@ from penstock.errors import (
     TableNotFoundError,
     UnavailableError,
 )
-from penstock.model.bucket import TableBucket
+from penstock.model.place.bucket import TableBucket
 
 MakeTable = Callable[..., Table]
 PARTITIONED = "day STRING, id BIGINT, v STRING, PRIMARY KEY (day, id)"

@@ -11,7 +11,7 @@ from tests.unit.client.fake_node import FakeNode
 from penstock.client.link import Link
 from penstock.client.table import Table
 from penstock.errors import TooManyScannersError, UnavailableError
-from penstock.model.bucket import TableBucket
+from penstock.model.place.bucket import TableBucket
 
 MakeTable = Callable[..., Table]
 BUCKET = TableBucket("shop.orders", None, 0)

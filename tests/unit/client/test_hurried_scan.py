@@ -11,7 +11,7 @@ from tests.unit.client.fake_node import FakeNode
 from penstock.client.link import Link
 from penstock.client.table import Table
 from penstock.errors import InvalidScanRequestError, UnavailableError
-from penstock.model.calls import Page
+from penstock.model.node.calls import Page
 
 MakeTable = Callable[..., Table]
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.client.ingest import ingest_changes, ingest_keys, ingest_partial, ingest_present, ingest_rows
 from penstock.errors import InvalidError, SchemaMismatchError
-from penstock.model.ddl import parse_ddl
+from penstock.model.schema.ddl import parse_ddl
 
 SCHEMA = parse_ddl("id BIGINT, name STRING, amount DOUBLE, n INT NOT NULL, PRIMARY KEY (id)")
 LOG = parse_ddl("tags ARRAY<STRING>, n INT")

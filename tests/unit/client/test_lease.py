@@ -15,8 +15,8 @@ from penstock.client.lease import Lease, acquire
 from penstock.client.link import Link
 from penstock.client.table import Table
 from penstock.errors import InvalidError, LeaseNotFoundError
-from penstock.model.bucket import TableBucket
-from penstock.model.lease import Snapshot
+from penstock.model.node.lease import Snapshot
+from penstock.model.place.bucket import TableBucket
 
 BUCKET = TableBucket("shop.orders", None, 0)
 

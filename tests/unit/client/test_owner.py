@@ -11,7 +11,7 @@ from tests.unit.client.fake_node import FakeNode
 
 from penstock.client.table import Table
 from penstock.errors import FencedError, InvalidError
-from penstock.model.owner_token import OwnerToken
+from penstock.model.node.owner_token import OwnerToken
 
 ATTEMPT = uuid.UUID(int=7)
 

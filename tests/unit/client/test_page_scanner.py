@@ -8,7 +8,7 @@ from tests.unit.client.fake_node import FakeNode
 from penstock.client.connection import Connection
 from penstock.client.table import Table
 from penstock.errors import InvalidError, InvalidScanRequestError, UnavailableError, UnknownOrExpiredScannerError
-from penstock.model.bucket import TableBucket
+from penstock.model.place.bucket import TableBucket
 
 MakeTable = Callable[..., Table]
 

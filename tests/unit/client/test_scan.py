@@ -26,9 +26,9 @@ from penstock.errors import (
     UnknownOrExpiredScannerError,
     UnsupportedError,
 )
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import Page
-from penstock.model.filter import col
+from penstock.model.filter.filter import col
+from penstock.model.node.calls import Page
+from penstock.model.place.bucket import TableBucket
 
 MakeTable = Callable[..., Table]
 

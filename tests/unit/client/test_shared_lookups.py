@@ -15,9 +15,9 @@ from penstock.client.link import Link
 from penstock.client.shared_lookups import KEYS_EACH_MAX, SharedLookups
 from penstock.client.table import Table
 from penstock.errors import ClosedError, PenstockError, SchemaMismatchError, UnavailableError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import LookupCall, LookupResult
-from penstock.model.spec import make_spec
+from penstock.model.node.calls import LookupCall, LookupResult
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.spec import make_spec
 
 BUCKET = TableBucket("t", None, 0)
 

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.client.ingest import ingest_keys
 from penstock.client.single_key import SingleKey
-from penstock.model.spec import make_spec
+from penstock.model.table.spec import make_spec
 
 VALUES: list[Any] = [
     *(0, 7, -1, 2**31 - 1, 2**31, -(2**63), 2**63 - 1, 2**63, 10**30),

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.client.stream_position import SnapshotPosition, StreamPosition
 from penstock.errors import InvalidError
-from penstock.model.bucket import TableBucket
+from penstock.model.place.bucket import TableBucket
 
 BUCKETS = {TableBucket("shop.t", None, 0): 5, TableBucket("shop.t", None, 1): 0}
 

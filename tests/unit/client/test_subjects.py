@@ -7,8 +7,8 @@ import pytest
 
 from penstock.client import subjects
 from penstock.client.subjects import ScannerSubjects, rows_of
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import OpenScan, Page
+from penstock.model.node.calls import OpenScan, Page
+from penstock.model.place.bucket import TableBucket
 
 CALL = OpenScan(7, 1, TableBucket("shop.orders", None, 0), ("id",))
 

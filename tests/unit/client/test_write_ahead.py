@@ -12,7 +12,7 @@ from tests.unit.client.fake_node import FakeNode
 from penstock.client.link import Link
 from penstock.client.table import Table
 from penstock.errors import PenstockError, SchemaMismatchError, UnavailableError
-from penstock.model.calls import WriteCall, WriteResult
+from penstock.model.node.calls import WriteCall, WriteResult
 
 MakeTable = Callable[..., Table]
 

@@ -11,7 +11,7 @@ from penstock.client.link import Link
 from penstock.client.table import Table
 from penstock.client.writer import QUEUE_BATCHES_MAX
 from penstock.errors import ClosedError, InvalidError, LockedError, SchemaMismatchError, UnavailableError
-from penstock.model.calls import Operation
+from penstock.model.node.calls import Operation
 
 NEVER_MS = 3_600_000
 MakeTable = Callable[..., Table]

@@ -16,8 +16,8 @@ from penstock.codec.batch_header import (
     header_length,
 )
 from penstock.errors import UnsupportedError
-from penstock.model.change import BatchKind
-from penstock.model.facts import BatchFacts
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import BatchFacts
 
 int64s = st.integers(-(1 << 63), (1 << 63) - 1)
 facts_of_any_kind = st.builds(

@@ -10,7 +10,7 @@ import pytest
 from penstock.codec.ends_file import MAGIC, VERSION, decode_ends, encode_ends
 from penstock.codec.framed import frame
 from penstock.errors import CorruptionError, UnsupportedError
-from penstock.model.change import OFFSET_MAX
+from penstock.model.place.change import OFFSET_MAX
 
 
 def ends(rows: int, ended: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

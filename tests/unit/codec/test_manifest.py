@@ -9,7 +9,7 @@ import pytest
 from penstock.codec.framed import frame
 from penstock.codec.manifest import MAGIC, VERSION, FileEntry, Manifest, SpanEntry, decode_manifest, encode_manifest
 from penstock.errors import CorruptionError, UnsupportedError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 MANIFEST = Manifest(
     bucket=BucketId(7, 2, 5),

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from penstock.errors import ConflictError, FencedError, InvalidError
-from penstock.model.owner_token import OwnerToken
+from penstock.model.node.owner_token import OwnerToken
 from penstock.testing.owner_rig import OwnerRig, attempt_id
 
 FIRST, SECOND, THIRD = attempt_id(1), attempt_id(2), attempt_id(3)

@@ -24,10 +24,10 @@ from penstock.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from penstock.model.bucket import LIFE_OFFSETS
-from penstock.model.change import OFFSET_MAX
-from penstock.model.partition import PartitionInfo
-from penstock.model.spec import make_spec
+from penstock.model.place.bucket import LIFE_OFFSETS
+from penstock.model.place.change import OFFSET_MAX
+from penstock.model.table.partition import PartitionInfo
+from penstock.model.table.spec import make_spec
 from penstock.testing.manual_clock import ManualClock
 
 ORDERS = make_spec("id BIGINT PRIMARY KEY, v STRING", buckets=2)

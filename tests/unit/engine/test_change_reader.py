@@ -22,8 +22,8 @@ from penstock.errors import (
     TableNotFoundError,
 )
 from penstock.log.settings import LogSettings
-from penstock.model.bucket import LIFE_OFFSETS, TableBucket
-from penstock.model.calls import ChangePage, Images, Offsets, Operation, PullChanges, WriteCall
+from penstock.model.node.calls import ChangePage, Images, Offsets, Operation, PullChanges, WriteCall
+from penstock.model.place.bucket import LIFE_OFFSETS, TableBucket
 from penstock.testing.live_table import LiveTableRig, bucket, delete, live_tables, pins, write
 
 DDL = "id BIGINT, note STRING, amount DOUBLE, PRIMARY KEY (id)"

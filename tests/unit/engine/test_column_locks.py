@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvalidError, LockedError
-from penstock.model.calls import Operation, WriteCall
-from penstock.model.owner_token import OwnerToken
+from penstock.model.node.calls import Operation, WriteCall
+from penstock.model.node.owner_token import OwnerToken
 from penstock.testing.owner_rig import OwnerRig
 
 DDL = "k BIGINT, s BIGINT SUM, n BIGINT COUNT, b BIGINT SUM, PRIMARY KEY (k)"

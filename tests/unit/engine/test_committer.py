@@ -12,8 +12,8 @@ import pytest
 
 from penstock.engine.live_table import LiveTable
 from penstock.errors import BucketFailedError, DiskFullError, SequenceError, UnavailableError
-from penstock.model.bucket import BucketId
-from penstock.model.calls import Operation, WriteCall, WriteResult
+from penstock.model.node.calls import Operation, WriteCall, WriteResult
+from penstock.model.place.bucket import BucketId
 from penstock.testing.fault_gate import Operation as DiskOperation
 from penstock.testing.live_table import LiveTableRig, live_tables, write
 

@@ -36,9 +36,9 @@ from penstock.errors import (
     UnavailableError,
 )
 from penstock.index.memory import MemoryKeyIndex
-from penstock.model.bucket import BucketId, TableBucket
-from penstock.model.lease import AcquireLease, CutOffsets
-from penstock.model.principal import ANONYMOUS, LOCAL, acting_as
+from penstock.model.node.lease import AcquireLease, CutOffsets
+from penstock.model.node.principal import ANONYMOUS, LOCAL, acting_as
+from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.tasks import TaskGroup
 from penstock.tablet.settings import FsyncMode
 from penstock.testing.fault_gate import Operation

@@ -11,8 +11,8 @@ from penstock.engine.change_reader import ChangeReader
 from penstock.engine.settings import Settings
 from penstock.engine.statistics import table_stats
 from penstock.errors import LimitError, PartitionNotFoundError
-from penstock.model.bucket import LIFE_OFFSETS
-from penstock.model.partition import PartitionInfo
+from penstock.model.place.bucket import LIFE_OFFSETS
+from penstock.model.table.partition import PartitionInfo
 from penstock.testing.live_table import live_tables, write
 from penstock.testing.manual_clock import ManualClock
 

@@ -18,7 +18,7 @@ from penstock.engine.live_table import LiveTable
 from penstock.engine.lookups import lookup, prefix_lookup
 from penstock.errors import InvalidError, NotLeaderError, SchemaMismatchError, UnavailableError, UnsupportedError
 from penstock.log.settings import LogSettings
-from penstock.model.calls import LookupCall, LookupResult
+from penstock.model.node.calls import LookupCall, LookupResult
 from penstock.testing.live_table import LiveTableRig, bucket, delete, live_tables, write
 
 DDL = "city STRING, day INT, id BIGINT, note STRING, PRIMARY KEY (city, day, id)"

@@ -15,10 +15,10 @@ from penstock.engine.storage import Storage
 from penstock.errors import OffsetOutOfRangeError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.log.settings import LogSettings
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import BucketStats, Operation, WriteCall, WriteResult
-from penstock.model.spec import make_spec
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import BucketStats, Operation, WriteCall, WriteResult
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.spec import make_spec
+from penstock.model.table.table import TableInfo
 from penstock.runtime.tasks import TaskGroup
 from penstock.tablet.settings import FsyncMode
 from penstock.testing.fault_gate import Operation as DiskOperation

@@ -16,10 +16,10 @@ from penstock.client.connection import Connection
 from penstock.engine.engine import Engine
 from penstock.engine.settings import Settings
 from penstock.errors import InvalidScanRequestError, PermissionDeniedError, TooManyScannersError, UnavailableError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import OpenScan, Page
-from penstock.model.node import Node
-from penstock.model.principal import acting_as
+from penstock.model.node.calls import OpenScan, Page
+from penstock.model.node.node import Node
+from penstock.model.node.principal import acting_as
+from penstock.model.place.bucket import TableBucket
 
 ROWS = 8_000
 

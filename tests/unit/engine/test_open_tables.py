@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock.engine.engine import Engine
 from penstock.errors import PartitionNotFoundError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.tablet.tablet import Tablet
 
 

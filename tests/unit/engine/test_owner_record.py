@@ -7,7 +7,7 @@ import pytest
 from penstock.codec.framed import frame
 from penstock.engine.owner_record import MAGIC, VERSION, OwnerRecord, record_key
 from penstock.errors import CorruptionError, UnsupportedError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 RECORD = OwnerRecord(
     owner="job/7 ü",

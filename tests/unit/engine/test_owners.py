@@ -17,8 +17,8 @@ from penstock.errors import (
     PermissionDeniedError,
     UnsupportedError,
 )
-from penstock.model.owner import AcquireOwner, EpochStatus
-from penstock.model.principal import ANONYMOUS, acting_as
+from penstock.model.node.owner import AcquireOwner, EpochStatus
+from penstock.model.node.principal import ANONYMOUS, acting_as
 from penstock.testing.owner_rig import OwnerRig
 
 DDL = "k BIGINT, a BIGINT, b BIGINT, x BIGINT, PRIMARY KEY (k)"

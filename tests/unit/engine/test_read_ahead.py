@@ -16,7 +16,7 @@ from penstock.engine.scanners import Scanners
 from penstock.engine.settings import Settings
 from penstock.errors import UnavailableError, UnknownOrExpiredScannerError
 from penstock.log.settings import LogSettings
-from penstock.model.calls import OpenScan, Page
+from penstock.model.node.calls import OpenScan, Page
 from penstock.runtime.metrics import Metrics
 from penstock.testing.live_table import LiveTableRig, bucket, live_tables, write
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.engine.resume_token import MAGIC, VERSION, ResumeToken
 from penstock.errors import InvalidError
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 TOKEN = ResumeToken(
     schema_id=2,

@@ -33,10 +33,10 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.log.settings import LogSettings
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import OpenScan, Page
-from penstock.model.filter import Filter
-from penstock.model.principal import acting_as
+from penstock.model.filter.filter import Filter
+from penstock.model.node.calls import OpenScan, Page
+from penstock.model.node.principal import acting_as
+from penstock.model.place.bucket import TableBucket
 from penstock.runtime.metrics import Metrics
 from penstock.testing.fault_gate import Operation as DiskOperation
 from penstock.testing.live_table import LiveTableRig, bucket, delete, live_tables, pins, write

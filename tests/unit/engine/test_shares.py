@@ -15,14 +15,14 @@ from penstock.engine.named_cuts import NamedCuts
 from penstock.engine.reader_pins import ReaderPins
 from penstock.engine.settings import Settings
 from penstock.errors import LimitError, OverloadedError, PenstockError, TooManyScannersError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import OpenScan, Operation, WriteCall
-from penstock.model.lease import AcquireLease
-from penstock.model.owner import AcquireOwner
-from penstock.model.principal import ANONYMOUS, LOCAL, acting_as
-from penstock.model.share import Share
-from penstock.model.spec import make_spec
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import OpenScan, Operation, WriteCall
+from penstock.model.node.lease import AcquireLease
+from penstock.model.node.owner import AcquireOwner
+from penstock.model.node.principal import ANONYMOUS, LOCAL, acting_as
+from penstock.model.node.share import Share
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.spec import make_spec
+from penstock.model.table.table import TableInfo
 from penstock.tablet.settings import FsyncMode
 from penstock.testing.live_table import live_tables, pins
 

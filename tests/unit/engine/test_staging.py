@@ -20,7 +20,7 @@ from penstock.errors import (
     SchemaMismatchError,
     UnsupportedError,
 )
-from penstock.model.calls import Operation
+from penstock.model.node.calls import Operation
 from penstock.testing.fault_gate import SimulatedCrash
 from penstock.testing.owner_rig import MetadataCrashError, OwnerRig, attempt_id
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from penstock.errors import LockedError, PenstockError
-from penstock.model.calls import Operation
-from penstock.model.change import BatchKind
-from penstock.model.owner_token import OwnerToken
+from penstock.model.node.calls import Operation
+from penstock.model.node.owner_token import OwnerToken
+from penstock.model.place.change import BatchKind
 from penstock.testing.fault_gate import SimulatedCrash
 from penstock.testing.owner_rig import OwnerRig
 

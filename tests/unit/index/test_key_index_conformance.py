@@ -18,7 +18,7 @@ from penstock.index.key_index import KeyIndex
 from penstock.index.memory import MemoryKeyIndex
 from penstock.index.rocks import RocksKeyIndex
 from penstock.index.rocks_settings import RocksIndexSettings
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 BUCKET = BucketId(7, 0, 3)
 OTHER = BucketId(7, 0, 4)

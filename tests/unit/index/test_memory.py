@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.index.memory import MemoryKeyIndex
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 BUCKET = BucketId(1, 0, 0)
 

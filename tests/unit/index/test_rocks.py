@@ -17,7 +17,7 @@ from penstock.errors import CorruptionError, DirectoryInUseError, InvalidError, 
 from penstock.index.rocks import RocksKeyIndex
 from penstock.index.rocks_errors import note_damage
 from penstock.index.rocks_settings import RocksIndexSettings
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.testing.faulty_disk import FaultyDisk
 
 BUCKET = BucketId(1, 0, 0)
@@ -191,7 +191,7 @@ import numpy as np, pyarrow as pa
 from penstock.index.rocks import RocksKeyIndex
 from penstock.index.rocks_errors import note_damage
 from penstock.index.rocks_settings import RocksIndexSettings
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.testing.faulty_disk import FaultyDisk
 path, flushed, total, memtable_bytes = sys.argv[1], *map(int, sys.argv[2:])
 index = RocksKeyIndex(path, RocksIndexSettings(memtable_bytes=memtable_bytes, apply_chunk_keys=100))
@@ -241,7 +241,7 @@ import numpy as np, pyarrow as pa
 from penstock.index.rocks import RocksKeyIndex
 from penstock.index.rocks_errors import note_damage
 from penstock.index.rocks_settings import RocksIndexSettings
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.testing.faulty_disk import FaultyDisk
 index = RocksKeyIndex(sys.argv[1], RocksIndexSettings(run_keys_min=1, run_file_keys=1_000))
 keys = pa.array(np.arange(5_000).astype(">i8").view("V8").tolist(), pa.binary())

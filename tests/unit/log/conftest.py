@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.model.change import SYSTEM_FIELDS
+from penstock.model.place.change import SYSTEM_FIELDS
 from penstock.testing.faulty_disk import FaultyDisk
 
 Rows = Callable[..., pa.RecordBatch]

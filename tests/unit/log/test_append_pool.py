@@ -8,8 +8,8 @@ import pytest
 from penstock.errors import BucketFailedError
 from penstock.log.append_pool import AppendPool, PooledFile
 from penstock.log.segment import SegmentWriter, read_segment
-from penstock.model.bucket import BucketId
-from penstock.model.facts import BatchFacts
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.facts import BatchFacts
 from penstock.testing.faulty_disk import FaultyDisk
 
 Rows = Callable[..., pa.RecordBatch]

@@ -3,8 +3,8 @@ import pytest
 
 from penstock.errors import CorruptionError
 from penstock.log.batch_directory import BatchDirectory, DirectoryBuilder, concat
-from penstock.model.change import BatchKind
-from penstock.model.facts import BatchFacts
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import BatchFacts
 
 
 def batch(base_offset: int, rows: int, *, at: int = 0, columns: tuple[int, ...] | None = None) -> BatchFacts:

@@ -14,8 +14,8 @@ from penstock.log.data_file import DataFile, DataFileInfo, write_data_file
 from penstock.log.file_pool import FilePool
 from penstock.log.row_run import Int64s
 from penstock.log.settings import LogSettings
-from penstock.model.bucket import BucketId
-from penstock.model.facts import BatchFacts
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.facts import BatchFacts
 from penstock.testing.faulty_disk import FaultyDisk
 
 Rows = Callable[..., pa.RecordBatch]

@@ -8,9 +8,9 @@ import pytest
 from penstock.codec.group_mark import GroupMark
 from penstock.errors import BucketFailedError, CorruptionError, UnsupportedError
 from penstock.log.segment import Segment, SegmentWriter, cut_segment, read_segment
-from penstock.model.bucket import BucketId
-from penstock.model.change import BatchKind
-from penstock.model.facts import BatchFacts
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import BatchFacts
 from penstock.runtime.disk import Disk
 from penstock.testing.faulty_disk import FaultyDisk
 

@@ -6,7 +6,7 @@ import pytest
 from penstock.codec.framed import FRAME_BYTES, frame
 from penstock.errors import CorruptionError, UnsupportedError
 from penstock.log.segment_header import ALIGNMENT, MAGIC, SYNCED, UNKNOWN_BOOT, SegmentHeader, decode_segment_header
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 
 SCHEMA = pa.schema([pa.field("0", pa.int64()), pa.field("1", pa.string())])
 BOOT = bytes(range(16))

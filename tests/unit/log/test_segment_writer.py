@@ -6,9 +6,9 @@ import pytest
 
 from penstock.errors import BucketFailedError
 from penstock.log.segment import Segment, SegmentWriter, read_segment
-from penstock.model.bucket import BucketId
-from penstock.model.change import BatchKind
-from penstock.model.facts import BatchFacts
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import BatchFacts
 from penstock.testing.faulty_disk import FaultyDisk
 
 Rows = Callable[..., pa.RecordBatch]

@@ -4,8 +4,8 @@ from random import Random
 import pyarrow as pa
 
 from penstock.log.tail import CHUNK_ROWS_MAX, Tail, TailView
-from penstock.model.change import BatchKind
-from penstock.model.facts import BatchFacts
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import BatchFacts
 
 Rows = Callable[..., pa.RecordBatch]
 

@@ -13,8 +13,7 @@ import pytest
 
 from penstock.client.remote import RemoteNode
 from penstock.errors import AlreadyExistsError, UnknownOrExpiredScannerError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import (
+from penstock.model.node.calls import (
     ChangePage,
     LookupCall,
     LookupResult,
@@ -25,8 +24,9 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
-from penstock.model.node import Node
-from penstock.model.principal import current
+from penstock.model.node.node import Node
+from penstock.model.node.principal import current
+from penstock.model.place.bucket import TableBucket
 from penstock.runtime.clock import Clock
 from penstock.server.server import Listen, Server
 from penstock.server.settings import ServerSettings

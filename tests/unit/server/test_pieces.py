@@ -13,7 +13,7 @@ from pyarrow import flight
 
 from penstock.client.remote import RemoteNode
 from penstock.errors import InvalidError, LimitError, PenstockError, PermissionDeniedError, UnavailableError
-from penstock.model.calls import LookupCall
+from penstock.model.node.calls import LookupCall
 from penstock.server.server import Server
 from penstock.server.settings import ServerSettings
 from penstock.server.tokens import hash_token, make_token

@@ -12,8 +12,8 @@ from pyarrow import flight
 
 from penstock.client.remote import RemoteNode
 from penstock.errors import InvalidError, LimitError, UnsupportedError
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import LookupCall, OpenScan, PullChanges
+from penstock.model.node.calls import LookupCall, OpenScan, PullChanges
+from penstock.model.place.bucket import TableBucket
 from penstock.server import reply_writer
 from penstock.server.server import Server
 from penstock.wire.calls import LIST_DATABASES, LOOKUP, NEXT_PAGE, OPEN_SCANNER

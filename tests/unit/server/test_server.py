@@ -29,8 +29,8 @@ from penstock.errors import (
     UnavailableError,
     UnknownOrExpiredScannerError,
 )
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import LookupCall, OpenScan, PullChanges
+from penstock.model.node.calls import LookupCall, OpenScan, PullChanges
+from penstock.model.place.bucket import TableBucket
 from penstock.server.server import Listen, Server
 from penstock.server.settings import ServerSettings
 from penstock.server.token_file import LOOK_AGAIN_MS

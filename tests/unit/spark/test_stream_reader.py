@@ -19,7 +19,7 @@ from penstock.errors import (
     OffsetOutOfRangeError,
     PartitionNotFoundError,
 )
-from penstock.model.log_state import LogState
+from penstock.model.node.log_state import LogState
 from penstock.spark.options import Options
 from penstock.spark.progress import Progress, progress
 from penstock.spark.reading import cut

@@ -15,9 +15,9 @@ import penstock
 from penstock.client.link import Link
 from penstock.engine.engine import Engine
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
-from penstock.model.aggregate import AggFunction
-from penstock.model.calls import Operation
-from penstock.model.table import TableInfo
+from penstock.model.node.calls import Operation
+from penstock.model.schema.aggregate import AggFunction
+from penstock.model.table.table import TableInfo
 from penstock.spark.options import Options
 from penstock.spark.write_plan import WritePlan, plan_write
 

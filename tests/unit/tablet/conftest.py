@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.model.change import OP, PREV, SYSTEM_FIELDS, Op
+from penstock.model.place.change import OP, PREV, SYSTEM_FIELDS, Op
 from penstock.tablet.key_groups import group_keys
 from penstock.tablet.merge_rule import MergeRule, Offsets, Request
 from penstock.tablet.plan import Plan, plan_request

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import ArithmeticOverflowError
-from penstock.model.schema import Schema
+from penstock.model.schema.schema import Schema
 from penstock.testing.live_table import live_tables, write
 
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]

@@ -12,9 +12,9 @@ from pyroaring import BitMap, BitMap64
 
 from penstock.engine.live_table import LiveTable
 from penstock.errors import ArithmeticOverflowError, LimitError, PenstockError, UnsupportedError
-from penstock.model.aggregate import AggFunction, types_taken
-from penstock.model.calls import Operation
-from penstock.model.schema import Schema
+from penstock.model.node.calls import Operation
+from penstock.model.schema.aggregate import AggFunction, types_taken
+from penstock.model.schema.schema import Schema
 from penstock.tablet.aggregates.registry import AGGREGATES, Aggregate, Excess, Nulls, Order
 from penstock.testing.live_table import LiveTableRig, live_tables, write, write_batch
 

@@ -19,7 +19,7 @@ from penstock.errors import (
     SchemaMismatchError,
     UnsupportedError,
 )
-from penstock.model.calls import Operation, WriteResult
+from penstock.model.node.calls import Operation, WriteResult
 from penstock.testing.live_table import LiveTableRig, delete, live_tables, write, write_batch
 
 DDL = "id BIGINT, total BIGINT SUM, top DOUBLE MAX, n BIGINT COUNT, PRIMARY KEY (id)"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import CorruptionError
-from penstock.model.change import OFFSET_MAX
+from penstock.model.place.change import OFFSET_MAX
 from penstock.tablet.ends import Ends
 
 

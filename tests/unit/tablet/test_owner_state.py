@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.model.change import BatchKind
-from penstock.model.facts import BatchFacts
+from penstock.model.place.change import BatchKind
+from penstock.model.place.facts import BatchFacts
 from penstock.tablet.owner_state import OwnerState, StagedMark
 
 FIRST, SECOND = b"1" * 16, b"2" * 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import OffsetOutOfRangeError
-from penstock.model.change import OFFSET_MAX
+from penstock.model.place.change import OFFSET_MAX
 from penstock.tablet.pins import Pins
 
 

@@ -14,7 +14,7 @@ import pytest
 from penstock.codec.snapshot_file import SnapshotFile, decode_snapshot, encode_snapshot
 from penstock.errors import CorruptionError, OffsetOutOfRangeError, SnapshotNotFoundError
 from penstock.index.memory import MemoryKeyIndex
-from penstock.model.merge_engine import MergeEngine
+from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.compaction import compact
 from penstock.tablet.sealing import seal

@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import CorruptionError, OffsetOutOfRangeError
 from penstock.log.batch_directory import BatchDirectory
 from penstock.log.tail import Chunk, TailView
-from penstock.model.bucket import BucketId
+from penstock.model.place.bucket import BucketId
 from penstock.tablet.ends import Ends
 from penstock.tablet.span import Run, Span
 from penstock.tablet.view import TabletView

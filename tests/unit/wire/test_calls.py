@@ -11,9 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvalidError, TableNotFoundError
-from penstock.model.aggregate import AggFunction
-from penstock.model.bucket import TableBucket
-from penstock.model.calls import (
+from penstock.model.node.calls import (
     BucketStats,
     ChangePage,
     Cut,
@@ -30,10 +28,10 @@ from penstock.model.calls import (
     WriteCall,
     WriteResult,
 )
-from penstock.model.lease import AcquireLease, CutOffsets, Leased, LeaseInfo, LeaseTime, Snapshot
-from penstock.model.log_state import GonePartition, LogState
-from penstock.model.node import Node
-from penstock.model.owner import (
+from penstock.model.node.lease import AcquireLease, CutOffsets, Leased, LeaseInfo, LeaseTime, Snapshot
+from penstock.model.node.log_state import GonePartition, LogState
+from penstock.model.node.node import Node
+from penstock.model.node.owner import (
     AcquireOwner,
     AttemptEnd,
     BucketUndo,
@@ -43,8 +41,10 @@ from penstock.model.owner import (
     OwnerInfo,
     UndoResult,
 )
-from penstock.model.spec import make_spec
-from penstock.model.table import TableInfo
+from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.aggregate import AggFunction
+from penstock.model.table.spec import make_spec
+from penstock.model.table.table import TableInfo
 from penstock.wire.body import BodyLimits
 from penstock.wire.call import read_batches
 from penstock.wire.calls import CALLS, NEXT_PAGE, WRITE

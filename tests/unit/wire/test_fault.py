@@ -20,7 +20,7 @@ from penstock.errors import (
     TimedOutError,
     UnavailableError,
 )
-from penstock.model.bucket import TableBucket
+from penstock.model.place.bucket import TableBucket
 from penstock.wire.fault import EXTRA_BYTES_MAX, from_flight, read_fault, to_flight, write_fault
 from penstock.wire.value import PAIRS_MAX, read_value, write_value
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvalidError, LimitError, UnsupportedError
-from penstock.model.calls import Page
+from penstock.model.node.calls import Page
 from penstock.wire import frame as frames
 from penstock.wire.body import check_attached
 from penstock.wire.calls import LIST_DATABASES, NEXT_PAGE

@@ -9,9 +9,9 @@ from penstock.cli.demo.shop import REVENUE
 from penstock.cli.demo.totals import NOTHING, ByDay, Total, differences, stored
 from penstock.client.connection import Connection
 from penstock.client.table import Table
-from penstock.model.bucket import TableBucket
-from penstock.model.change import ChangeType
-from penstock.model.owner import OwnerInfo
+from penstock.model.node.owner import OwnerInfo
+from penstock.model.place.bucket import TableBucket
+from penstock.model.place.change import ChangeType
 
 Cut = Mapping[TableBucket, int]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import InvalidError
-from penstock.model.schema import Column
+from penstock.model.schema.schema import Column
 from penstock.tablet.aggregates.segments import Mask, Segments
 
 

@@ -1,7 +1,7 @@
 """The table of aggregate functions: what each does with nulls, retractions and large values.
 
 The guide and the tests are made from this table. Which types a function takes stands in
-`penstock.model.aggregate`, since it is checked where tables are created.
+`penstock.model.schema.aggregate`, since it is checked where tables are created.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.model.agg_mode import AggMode
-from penstock.model.aggregate import AggFunction, types_taken
+from penstock.model.schema.agg_mode import AggMode
+from penstock.model.schema.aggregate import AggFunction, types_taken
 from penstock.tablet.aggregates.arrays import fold_array_agg
 from penstock.tablet.aggregates.bitmaps import fold_rbm32, fold_rbm64, replace_rbm32, replace_rbm64
 from penstock.tablet.aggregates.extremes import fold_max, fold_min

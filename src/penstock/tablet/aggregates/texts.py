@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from penstock.errors import LimitError
-from penstock.model.aggregate import DELIMITER
+from penstock.model.schema.aggregate import DELIMITER
 from penstock.tablet.aggregates.growth import check_growth, laid_out
 from penstock.tablet.aggregates.inputs import Inputs
 

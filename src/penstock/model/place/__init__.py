@@ -1,0 +1,1 @@
+"""Places in a table: buckets, changes, offsets, cuts."""

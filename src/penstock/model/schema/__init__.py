@@ -1,0 +1,1 @@
+"""Columns, their types and aggregate functions, and the DDL that says them."""

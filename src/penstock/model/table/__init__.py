@@ -1,0 +1,1 @@
+"""Tables and partitions as plain values: spec, properties, merge engine."""
