@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.codec.keys import KeyCodec, sort_keys
+from penstock.codec.keys.keys import KeyCodec, sort_keys
 
 LAWS = settings(max_examples=150, deadline=None, derandomize=True)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.codec.lease_record import decode_lease
+from penstock.codec.stored.lease_record import decode_lease
 from penstock.engine.engine import Engine
 from penstock.engine.live_table import LiveTable
 from penstock.engine.metadata import MemoryMetadataStore

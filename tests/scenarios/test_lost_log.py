@@ -10,8 +10,8 @@ import pytest
 from tests.scenarios.conftest import Connect
 
 import penstock
-from penstock.codec.framed import frame
-from penstock.codec.snapshot_file import MAGIC, VERSION
+from penstock.codec.stored.framed import frame
+from penstock.codec.stored.snapshot_file import MAGIC, VERSION
 from penstock.errors import CorruptionError, UnsupportedError
 
 SMALL = {"log.segment-bytes": 4096}

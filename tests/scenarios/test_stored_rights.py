@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.codec.backup_inventory import BackupInventory, CopiedFile, decode_inventory, encode_inventory
+from penstock.codec.stored.backup_inventory import BackupInventory, CopiedFile, decode_inventory, encode_inventory
 from penstock.engine.engine import Engine
 from penstock.engine.restore import restore_backup
 from penstock.errors import CorruptionError, InvalidError

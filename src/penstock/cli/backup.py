@@ -15,7 +15,7 @@ from penstock.cli.words import count, count_bytes, examples, say
 from penstock.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from penstock.codec.backup_inventory import BackupInventory
+    from penstock.codec.stored.backup_inventory import BackupInventory
 
 Target = Annotated[Path, typer.Argument(metavar="DIR", help="A directory that is empty or not there.")]
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import google_crc32c
 
-from penstock.codec.backup_inventory import BackupInventory, CopiedFile, encode_inventory
+from penstock.codec.stored.backup_inventory import BackupInventory, CopiedFile, encode_inventory
 from penstock.engine.catalog import Catalog
 from penstock.engine.catalog_records import ROOT
 from penstock.engine.cuts import Cuts

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
-from penstock.codec.group_mark import GroupMark, encode_members
+from penstock.codec.stored.group_mark import GroupMark, encode_members
 from penstock.engine.answer import Answer
 from penstock.engine.refusal import refusal
 from penstock.engine.sync_pool import SyncPool

@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from penstock.codec.lease_record import Hold
+from penstock.codec.stored.lease_record import Hold
 from penstock.errors import CorruptionError, OffsetOutOfRangeError, SnapshotNotFoundError, UnsupportedError
 from penstock.model.place.bucket import BucketId
 from penstock.tablet.tablet import Tablet

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codec.routing import bucket_of
+from penstock.codec.keys.routing import bucket_of
 from penstock.engine.live_table import LiveTable
 from penstock.errors import InvalidError, PartitionNotFoundError, SchemaMismatchError, UnsupportedError
 from penstock.model.place.bucket import BucketId, TableBucket

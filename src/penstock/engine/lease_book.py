@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
-from penstock.codec.lease_record import Hold, LeaseRecord, decode_lease, encode_lease, hold_rows
+from penstock.codec.stored.lease_record import Hold, LeaseRecord, decode_lease, encode_lease, hold_rows
 from penstock.engine.holds import Holds
 from penstock.engine.metadata import ABSENT, Absent, Check, Delete, Entry, MetadataStore, Put
 from penstock.errors import CorruptionError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.codec.backup_inventory import BackupInventory
+from penstock.codec.stored.backup_inventory import BackupInventory
 from penstock.engine.backup import Backup
 from penstock.engine.change_reader import ChangeReader
 from penstock.engine.cuts import Cuts

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from penstock.codec.lease_record import Hold
-from penstock.codec.snapshot_file import SnapshotFile
+from penstock.codec.stored.lease_record import Hold
+from penstock.codec.stored.snapshot_file import SnapshotFile
 from penstock.engine.catalog import Catalog
 from penstock.engine.holds import Holds, pin, unpin
 from penstock.engine.live_table import LiveTable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from penstock.codec.lease_record import UNKNOWN, Hold
-from penstock.codec.snapshot_file import SnapshotFile
+from penstock.codec.stored.lease_record import UNKNOWN, Hold
+from penstock.codec.stored.snapshot_file import SnapshotFile
 from penstock.engine.catalog import Catalog
 from penstock.engine.freeing import Freeing
 from penstock.engine.holds import FindTablet, Holds

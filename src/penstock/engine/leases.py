@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from penstock.codec.lease_record import BUCKETS_MAX, Hold
+from penstock.codec.stored.lease_record import BUCKETS_MAX, Hold
 from penstock.engine.holds import Holds, pin, unpin
 from penstock.engine.lease_book import Lease, LeaseBook
 from penstock.engine.lease_claims import Claimed, LeaseClaims

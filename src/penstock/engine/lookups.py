@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codec.keys import sort_keys
+from penstock.codec.keys.keys import sort_keys
 from penstock.engine.committer import TableView
 from penstock.engine.index_reads import IndexReads, read_index
 from penstock.engine.key_rows import KeyRows

@@ -12,7 +12,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from penstock.codec.framed import FRAME_BYTES, frame, unframe
+from penstock.codec.stored.framed import FRAME_BYTES, frame, unframe
 from penstock.engine.metadata_chain import DIGEST_BYTES, Chain
 from penstock.engine.sqlite_errors import RESTORE
 from penstock.errors import CorruptionError

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from penstock.codec.framed import frame, unframe
+from penstock.codec.stored.framed import frame, unframe
 from penstock.errors import ConflictError, CorruptionError, PermissionDeniedError
 from penstock.model.node.owner_token import NO_EPOCH
 from penstock.model.node.principal import UNNAMED, may_change

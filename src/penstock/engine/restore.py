@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from penstock.codec.backup_inventory import BackupInventory, decode_inventory
+from penstock.codec.stored.backup_inventory import BackupInventory, decode_inventory
 from penstock.engine.backup import CATALOG, CHUNK_BYTES, INVENTORY, checked, empty_disk
 from penstock.engine.metadata import WRITES_MAX, Put
 from penstock.engine.sqlite_metadata import SqliteMetadataStore

@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from penstock.codec.snapshot_file import SnapshotFile
+from penstock.codec.stored.snapshot_file import SnapshotFile
 from penstock.engine.live_table import LiveTable
 from penstock.engine.maintenance import FlushIndex, Maintenance
 from penstock.engine.open_tables import OpenTables

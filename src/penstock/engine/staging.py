@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.codec.framed import frame, unframe
+from penstock.codec.stored.framed import frame, unframe
 from penstock.errors import CorruptionError, InvalidError
 from penstock.model.place.bucket import BucketId
 from penstock.model.schema.agg_mode import AggMode

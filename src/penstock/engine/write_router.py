@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codec.routing import bucket_of
+from penstock.codec.keys.routing import bucket_of
 from penstock.engine.change_types import CHANGE_TYPE, change_types, retractions
 from penstock.engine.write_group import QueuedWrite
 from penstock.errors import DeleteDisabledError, InvalidError, SchemaMismatchError, UnsupportedError

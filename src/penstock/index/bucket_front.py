@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codec.byte_rows import WORD_BYTES
+from penstock.codec.keys.byte_rows import WORD_BYTES
 from penstock.index.dirty_log import DirtyLog, join_chunks, latest
 from penstock.index.front_memory import FrontMemory
 from penstock.index.growing_table import GrowingTable, Trace

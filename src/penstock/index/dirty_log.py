@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.codec.byte_rows import held_bytes_of
-from penstock.codec.key_sort import sort_keys
+from penstock.codec.keys.byte_rows import held_bytes_of
+from penstock.codec.keys.key_sort import sort_keys
 from penstock.index.key_index import Offsets
 
 _FEW_ROWS: Final = 1_024

@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.codec.byte_rows import WORD_BYTES, ByteRows, Ints, Words
+from penstock.codec.keys.byte_rows import WORD_BYTES, ByteRows, Ints, Words
 from penstock.index.hash_table import Prints
 
 NARROW_WORDS: Final = 1

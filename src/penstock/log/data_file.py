@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codec.framed import unframe
+from penstock.codec.stored.framed import unframe
 from penstock.errors import CorruptionError
 from penstock.log.batch_directory import BatchDirectory
 from penstock.log.chunk_cache import ChunkCache

@@ -18,7 +18,7 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-from penstock.codec.framed import FRAME_BYTES, frame, unframe
+from penstock.codec.stored.framed import FRAME_BYTES, frame, unframe
 from penstock.errors import CorruptionError
 from penstock.log.batch_directory import BatchDirectory, Int64s
 from penstock.model.place.bucket import BucketId

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codec.fixed_width import array_of, is_plain, values_of
-from penstock.codec.key_sort import radix_order
+from penstock.codec.keys.fixed_width import array_of, is_plain, values_of
+from penstock.codec.keys.key_sort import radix_order
 from penstock.log.batch_directory import BatchDirectory
 
 Int64s = npt.NDArray[np.int64]

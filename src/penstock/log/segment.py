@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codec.batch_header import (
+from penstock.codec.stored.batch_header import (
     ALIGNMENT,
     END_MARK,
     HEADER_BYTES_MIN,
@@ -47,9 +47,9 @@ from penstock.codec.batch_header import (
     decode_header,
     header_length,
 )
-from penstock.codec.flipped_bit import is_one_bit_short
-from penstock.codec.group_mark import GroupMark
-from penstock.codec.zero_sectors import SECTOR_BYTES, zero_sectors
+from penstock.codec.stored.flipped_bit import is_one_bit_short
+from penstock.codec.stored.group_mark import GroupMark
+from penstock.codec.stored.zero_sectors import SECTOR_BYTES, zero_sectors
 from penstock.errors import CorruptionError
 from penstock.log.segment_header import SYNCED, decode_segment_header
 from penstock.log.segment_writer import SegmentWriter

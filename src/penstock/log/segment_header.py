@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.codec.framed import FRAME_BYTES, frame, framed_length, unframe
+from penstock.codec.stored.framed import FRAME_BYTES, frame, framed_length, unframe
 from penstock.errors import CorruptionError
 from penstock.model.place.bucket import BucketId
 

@@ -16,8 +16,8 @@ from typing import Final, NoReturn
 
 import pyarrow as pa
 
-from penstock.codec.batch_header import batch_end, encode_batch
-from penstock.codec.group_mark import NO_GROUP, GroupMark
+from penstock.codec.stored.batch_header import batch_end, encode_batch
+from penstock.codec.stored.group_mark import NO_GROUP, GroupMark
 from penstock.errors import BucketFailedError
 from penstock.log.append_pool import AppendPool
 from penstock.log.segment_header import SYNCED, SegmentHeader

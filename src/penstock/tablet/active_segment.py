@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.codec.group_mark import GroupMark
+from penstock.codec.stored.group_mark import GroupMark
 from penstock.log.segment import SegmentWriter, cut_segment
 from penstock.log.segment_header import SYNCED
 from penstock.log.segment_writer import Entry

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codec.equality import rows_equal
-from penstock.codec.fixed_width import taken
+from penstock.codec.keys.equality import rows_equal
+from penstock.codec.keys.fixed_width import taken
 from penstock.errors import InvalidError, UnsupportedError
 from penstock.model.schema.aggregate import AggFunction
 from penstock.model.schema.schema import Column, Schema

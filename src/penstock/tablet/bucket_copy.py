@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import tee
 from typing import Final
 
-from penstock.codec.manifest import FileEntry, Manifest, SpanEntry, encode_manifest
+from penstock.codec.stored.manifest import FileEntry, Manifest, SpanEntry, encode_manifest
 from penstock.log.batch_directory import concat
 from penstock.log.data_file import write_data_file
 from penstock.log.settings import LogSettings

@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.codec.ends_file import decode_ends, encode_ends
-from penstock.codec.manifest import Manifest, decode_manifest, encode_manifest
+from penstock.codec.stored.ends_file import decode_ends, encode_ends
+from penstock.codec.stored.manifest import Manifest, decode_manifest, encode_manifest
 from penstock.errors import CorruptionError
 from penstock.log.append_pool import AppendPool
 from penstock.log.chunk_cache import ChunkCache

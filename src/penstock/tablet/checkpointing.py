@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.codec.manifest import FileEntry
+from penstock.codec.stored.manifest import FileEntry
 from penstock.tablet.span import Run
 from penstock.tablet.tablet import Tablet, file_name
 

@@ -20,7 +20,7 @@ from itertools import tee
 import numpy as np
 import numpy.typing as npt
 
-from penstock.codec.manifest import FileEntry
+from penstock.codec.stored.manifest import FileEntry
 from penstock.log.batch_directory import BatchDirectory, concat
 from penstock.log.data_file import DataFile, write_data_file
 from penstock.model.place.change import OFFSET_MAX

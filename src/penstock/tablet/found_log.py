@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.codec.group_mark import GroupMark
-from penstock.codec.manifest import Manifest
+from penstock.codec.stored.group_mark import GroupMark
+from penstock.codec.stored.manifest import Manifest
 from penstock.errors import CorruptionError
 from penstock.log.segment import Segment, cut_segment, read_segment
 from penstock.log.segment_header import SYNCED

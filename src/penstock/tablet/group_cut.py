@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from penstock.codec.group_mark import decode_members
+from penstock.codec.stored.group_mark import decode_members
 from penstock.errors import CorruptionError
 from penstock.model.place.bucket import BucketId
 from penstock.tablet.found_log import FoundLog

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codec.keys import sort_keys
+from penstock.codec.keys.keys import sort_keys
 
 Offsets = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]

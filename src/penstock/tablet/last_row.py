@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codec.equality import rows_equal
+from penstock.codec.keys.equality import rows_equal
 from penstock.tablet.key_groups import KeyGroups
 from penstock.tablet.merge_rule import Fetch, Merged, Request, complete, live_before
 

@@ -13,7 +13,7 @@ import logging
 import numpy as np
 import pyarrow as pa
 
-from penstock.codec.manifest import FileEntry, Manifest
+from penstock.codec.stored.manifest import FileEntry, Manifest
 from penstock.errors import CorruptionError
 from penstock.index.key_index import KeyIndex
 from penstock.log.segment import Segment

@@ -7,7 +7,7 @@ segments go after that manifest is durable.
 
 from __future__ import annotations
 
-from penstock.codec.manifest import FileEntry
+from penstock.codec.stored.manifest import FileEntry
 from penstock.log.data_file import write_data_file
 from penstock.log.tail import TailView
 from penstock.tablet.active_segment import ClosedTail

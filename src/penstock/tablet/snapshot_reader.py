@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from penstock.codec.ends_file import decode_ends
-from penstock.codec.manifest import FileEntry
-from penstock.codec.snapshot_file import SnapshotFile, decode_snapshot
+from penstock.codec.stored.ends_file import decode_ends
+from penstock.codec.stored.manifest import FileEntry
+from penstock.codec.stored.snapshot_file import SnapshotFile, decode_snapshot
 from penstock.errors import CorruptionError, SnapshotNotFoundError
 from penstock.log.chunk_cache import ChunkCache
 from penstock.log.data_file import DataFile

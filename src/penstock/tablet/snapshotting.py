@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.codec.manifest import SpanEntry
-from penstock.codec.snapshot_file import SnapshotFile
+from penstock.codec.stored.manifest import SpanEntry
+from penstock.codec.stored.snapshot_file import SnapshotFile
 from penstock.tablet.checkpointing import checkpoint
 from penstock.tablet.sealing import seal
 from penstock.tablet.tablet import Tablet, file_name

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codec.group_mark import NO_GROUP, GroupMark
-from penstock.codec.manifest import FileEntry, Manifest, SpanEntry
+from penstock.codec.stored.group_mark import NO_GROUP, GroupMark
+from penstock.codec.stored.manifest import FileEntry, Manifest, SpanEntry
 from penstock.errors import BucketFailedError, CorruptionError
 from penstock.index.key_index import KeyIndex
 from penstock.log.data_file import DataFile

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.codec.keys import KeyCodec
+from penstock.codec.keys.keys import KeyCodec
 from penstock.model.place.change import SYSTEM_FIELDS
 
 

@@ -12,7 +12,7 @@ import logging
 import threading
 from typing import Final
 
-from penstock.codec.snapshot_file import SnapshotFile, decode_snapshot, encode_snapshot
+from penstock.codec.stored.snapshot_file import SnapshotFile, decode_snapshot, encode_snapshot
 from penstock.errors import CorruptionError, SnapshotNotFoundError, UnsupportedError
 from penstock.model.place.bucket import LIFE_OFFSETS, BucketId
 from penstock.runtime.disk import write_atomically

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.codec.manifest import FileEntry, Manifest, SpanEntry
+from penstock.codec.stored.manifest import FileEntry, Manifest, SpanEntry
 from penstock.model.place.bucket import BucketId
 from penstock.tablet.active_segment import ClosedTail
 from penstock.tablet.owner_state import OwnerState

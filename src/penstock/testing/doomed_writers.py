@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.client.connection import Connection
 from penstock.client.table import Table
-from penstock.codec.routing import bucket_of
+from penstock.codec.keys.routing import bucket_of
 from penstock.model.node.calls import WriteCall
 from penstock.model.place.bucket import TableBucket
 

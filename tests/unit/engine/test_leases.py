@@ -18,8 +18,8 @@ import pytest
 
 from penstock.client.connection import Connection
 from penstock.client.table import Table
-from penstock.codec.framed import frame
-from penstock.codec.lease_record import Hold, LeaseRecord, decode_lease, encode_lease, hold_rows
+from penstock.codec.stored.framed import frame
+from penstock.codec.stored.lease_record import Hold, LeaseRecord, decode_lease, encode_lease, hold_rows
 from penstock.engine.engine import Engine
 from penstock.engine.lease_book import LeaseBook
 from penstock.engine.metadata import Delete, MemoryMetadataStore, MetadataStore, Put

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from penstock.codec.framed import frame
+from penstock.codec.stored.framed import frame
 from penstock.engine.metadata import Delete, Entry, Put
 from penstock.engine.metadata_file import LOG, MARK
 from penstock.engine.metadata_mark import FORMAT_VERSION, MAGIC, SLOT_BYTES

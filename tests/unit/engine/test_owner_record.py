@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.codec.framed import frame
+from penstock.codec.stored.framed import frame
 from penstock.engine.owner_record import MAGIC, VERSION, OwnerRecord, record_key
 from penstock.errors import CorruptionError, UnsupportedError
 from penstock.model.place.bucket import BucketId

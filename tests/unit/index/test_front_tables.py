@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.codec.byte_rows import ByteRows
+from penstock.codec.keys.byte_rows import ByteRows
 from penstock.index.dirty_log import DirtyLog
 from penstock.index.growing_table import GrowingTable
 from penstock.index.hash_table import SLOTS_MIN, UNKNOWN, HashTable, slots_for

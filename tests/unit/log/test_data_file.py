@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.codec.framed import frame
+from penstock.codec.stored.framed import frame
 from penstock.errors import CorruptionError, InvalidError, UnsupportedError
 from penstock.log.batch_directory import BatchDirectory, DirectoryBuilder
 from penstock.log.chunk_cache import ChunkCache

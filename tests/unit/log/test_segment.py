@@ -5,7 +5,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from penstock.codec.group_mark import GroupMark
+from penstock.codec.stored.group_mark import GroupMark
 from penstock.errors import BucketFailedError, CorruptionError, UnsupportedError
 from penstock.log.segment import Segment, SegmentWriter, cut_segment, read_segment
 from penstock.model.place.bucket import BucketId

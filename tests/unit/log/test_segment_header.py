@@ -3,7 +3,7 @@ import struct
 import pyarrow as pa
 import pytest
 
-from penstock.codec.framed import FRAME_BYTES, frame
+from penstock.codec.stored.framed import FRAME_BYTES, frame
 from penstock.errors import CorruptionError, UnsupportedError
 from penstock.log.segment_header import ALIGNMENT, MAGIC, SYNCED, UNKNOWN_BOOT, SegmentHeader, decode_segment_header
 from penstock.model.place.bucket import BucketId

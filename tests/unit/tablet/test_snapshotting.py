@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.codec.snapshot_file import SnapshotFile, decode_snapshot, encode_snapshot
+from penstock.codec.stored.snapshot_file import SnapshotFile, decode_snapshot, encode_snapshot
 from penstock.errors import CorruptionError, OffsetOutOfRangeError, SnapshotNotFoundError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.table.merge_engine import MergeEngine

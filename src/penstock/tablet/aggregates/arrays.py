@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from penstock.codec.byte_rows import offsets_of
+from penstock.codec.keys.byte_rows import offsets_of
 from penstock.tablet.aggregates.growth import check_growth, laid_out
 from penstock.tablet.aggregates.inputs import Inputs
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from penstock.codec.fixed_width import array_of, storage_of, values_of
+from penstock.codec.keys.fixed_width import array_of, storage_of, values_of
 from penstock.tablet.aggregates.inputs import Inputs, either, with_nulls
 from penstock.tablet.aggregates.limbs import Ints, join_words, narrow_of
 from penstock.tablet.aggregates.segments import NO_ROW

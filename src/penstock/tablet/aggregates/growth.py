@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from penstock.codec.byte_rows import is_variable, offsets_of
+from penstock.codec.keys.byte_rows import is_variable, offsets_of
 from penstock.errors import LimitError
 from penstock.tablet.aggregates.inputs import Inputs, refuse_first
 from penstock.tablet.aggregates.picks import replace_with_last

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from penstock.codec.fixed_width import array_of, decimal_limbs, storage_of, values_of
+from penstock.codec.keys.fixed_width import array_of, decimal_limbs, storage_of, values_of
 
 Ints = npt.NDArray[np.int64]
 Limbs = list[Ints]

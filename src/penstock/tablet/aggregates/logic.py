@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.codec.fixed_width import values_of
+from penstock.codec.keys.fixed_width import values_of
 from penstock.tablet.aggregates.inputs import Inputs
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codec.fixed_width import taken
+from penstock.codec.keys.fixed_width import taken
 from penstock.tablet.key_groups import KeyGroups
 
 Rows = npt.NDArray[np.int64]

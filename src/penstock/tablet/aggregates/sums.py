@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from penstock.codec.fixed_width import array_of, storage_of, values_of
+from penstock.codec.keys.fixed_width import array_of, storage_of, values_of
 from penstock.errors import ArithmeticOverflowError
 from penstock.tablet.aggregates.inputs import Inputs, refuse_first, with_nulls
 from penstock.tablet.aggregates.limbs import INT64_MAX, Ints, carried, join_limbs, join_words, limbs_of, narrow_of

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codec.byte_rows import WORD_BYTES, ByteRows, Ints, Words
+from penstock.codec.keys.byte_rows import WORD_BYTES, ByteRows, Ints, Words
 
 DIGIT_BITS: Final = 16
 WHOLE_WIDTHS: Final = (1, 2, 4, 8)

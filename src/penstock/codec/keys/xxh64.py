@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from penstock.codec.byte_rows import ByteRows, Ints, Words
+from penstock.codec.keys.byte_rows import ByteRows, Ints, Words
 
 P1: Final = np.uint64(0x9E3779B185EBCA87)
 P2: Final = np.uint64(0xC2B2AE3D27D4EB4F)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.codec.batch_header import (
+from penstock.codec.stored.batch_header import (
     ALIGNMENT,
     HEADER_BYTES_MIN,
     batch_end,

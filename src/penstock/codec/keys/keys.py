@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codec.byte_rows import Ints, bytes_of, held_bytes_of, offsets_of
-from penstock.codec.key_pieces import BINARY_BYTES_MAX, FixedRun, Piece, pieces_of
-from penstock.codec.key_sort import SortedKeys, sort_keys
+from penstock.codec.keys.byte_rows import Ints, bytes_of, held_bytes_of, offsets_of
+from penstock.codec.keys.key_pieces import BINARY_BYTES_MAX, FixedRun, Piece, pieces_of
+from penstock.codec.keys.key_sort import SortedKeys, sort_keys
 from penstock.errors import CorruptionError
 
 __all__ = ["KEY_FORMAT_VERSION", "KeyCodec", "SortedKeys", "sort_keys"]

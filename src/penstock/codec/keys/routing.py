@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from penstock.codec.byte_rows import WORD_BYTES, ByteRows, Words, is_variable
-from penstock.codec.fixed_width import decimal_limbs, values_of
-from penstock.codec.xxh64 import hash_bytes, hash_ints, hash_longs
+from penstock.codec.keys.byte_rows import WORD_BYTES, ByteRows, Words, is_variable
+from penstock.codec.keys.fixed_width import decimal_limbs, values_of
+from penstock.codec.keys.xxh64 import hash_bytes, hash_ints, hash_longs
 from penstock.errors import InvalidError
 
 SEED: Final = 42

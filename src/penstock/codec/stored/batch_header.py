@@ -25,8 +25,8 @@ from typing import Final
 import google_crc32c
 import pyarrow as pa
 
-from penstock.codec.group_mark import MEMBER_BYTES, NO_GROUP, GroupMark
-from penstock.codec.zero_sectors import zero_sectors
+from penstock.codec.stored.group_mark import MEMBER_BYTES, NO_GROUP, GroupMark
+from penstock.codec.stored.zero_sectors import zero_sectors
 from penstock.errors import UnsupportedError
 from penstock.model.place.change import BatchKind
 from penstock.model.place.facts import BatchFacts

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.codec.framed import frame, unframe
-from penstock.codec.manifest import FileEntry, SpanEntry
+from penstock.codec.stored.framed import frame, unframe
+from penstock.codec.stored.manifest import FileEntry, SpanEntry
 from penstock.errors import CorruptionError
 from penstock.model.place.bucket import BucketId
 

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.codec.framed import frame, unframe
+from penstock.codec.stored.framed import frame, unframe
 from penstock.errors import CorruptionError
 from penstock.model.place.bucket import BucketId
 

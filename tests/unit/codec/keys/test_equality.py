@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.codec.equality import rows_equal
+from penstock.codec.keys.equality import rows_equal
 
 NAN = float("nan")
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.codec.group_mark import MEMBER_BYTES, decode_members, encode_members
+from penstock.codec.stored.group_mark import MEMBER_BYTES, decode_members, encode_members
 
 
 @given(st.sets(st.tuples(st.integers(0, 9), st.integers(0, 9))))

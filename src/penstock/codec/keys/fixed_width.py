@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codec.byte_rows import Words
+from penstock.codec.keys.byte_rows import Words
 
 DECIMAL_LIMBS = 2
 _BOOL: Final = pa.bool_().id

@@ -13,7 +13,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from penstock.codec.zero_sectors import SECTOR_BYTES, places_of_zero_sectors
+from penstock.codec.stored.zero_sectors import SECTOR_BYTES, places_of_zero_sectors
 
 SECTORS_MAX: Final = 64
 """In how many zero sectors a bit is looked for."""

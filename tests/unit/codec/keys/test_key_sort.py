@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from penstock.codec.keys import KeyCodec, sort_keys
+from penstock.codec.keys.keys import KeyCodec, sort_keys
 
 
 def assert_sorted_like_python(values: list[bytes], keys: pa.BinaryArray | None = None) -> None:

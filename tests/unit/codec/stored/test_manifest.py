@@ -6,8 +6,16 @@ from random import Random
 
 import pytest
 
-from penstock.codec.framed import frame
-from penstock.codec.manifest import MAGIC, VERSION, FileEntry, Manifest, SpanEntry, decode_manifest, encode_manifest
+from penstock.codec.stored.framed import frame
+from penstock.codec.stored.manifest import (
+    MAGIC,
+    VERSION,
+    FileEntry,
+    Manifest,
+    SpanEntry,
+    decode_manifest,
+    encode_manifest,
+)
 from penstock.errors import CorruptionError, UnsupportedError
 from penstock.model.place.bucket import BucketId
 

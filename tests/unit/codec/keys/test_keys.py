@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.codec.keys import KeyCodec
+from penstock.codec.keys.keys import KeyCodec
 from penstock.errors import CorruptionError, InvalidError
 
 

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.codec.framed import frame, unframe
+from penstock.codec.stored.framed import frame, unframe
 from penstock.errors import CorruptionError
 
 MAGIC: Final = b"PNBK"

@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.codec.framed import FRAME_BYTES, frame, framed_length, unframe
+from penstock.codec.stored.framed import FRAME_BYTES, frame, framed_length, unframe
 from penstock.errors import CorruptionError, UnsupportedError
 
 MAGIC = b"TEST"

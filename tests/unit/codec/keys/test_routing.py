@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.codec.routing import bucket_of, xxhash64
+from penstock.codec.keys.routing import bucket_of, xxhash64
 from penstock.errors import InvalidError
 
 FIXTURE = json.loads((Path(__file__).parents[2] / "fixtures" / "spark_xxhash64.json").read_text())

@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from penstock.codec.ends_file import MAGIC, VERSION, decode_ends, encode_ends
-from penstock.codec.framed import frame
+from penstock.codec.stored.ends_file import MAGIC, VERSION, decode_ends, encode_ends
+from penstock.codec.stored.framed import frame
 from penstock.errors import CorruptionError, UnsupportedError
 from penstock.model.place.change import OFFSET_MAX
 

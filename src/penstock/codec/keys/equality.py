@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from penstock.codec.byte_rows import Ints, offsets_of
-from penstock.codec.fixed_width import is_plain, values_of
+from penstock.codec.keys.byte_rows import Ints, offsets_of
+from penstock.codec.keys.fixed_width import is_plain, values_of
 
 Flags = npt.NDArray[np.bool_]
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.codec.framed import frame, unframe
+from penstock.codec.stored.framed import frame, unframe
 from penstock.errors import CorruptionError
 from penstock.model.place.change import OFFSET_MAX
 

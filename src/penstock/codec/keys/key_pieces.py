@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from penstock.codec.byte_rows import held_bytes_of, is_variable
-from penstock.codec.fixed_width import array_of, decimal_limbs, storage_of, values_of
+from penstock.codec.keys.byte_rows import held_bytes_of, is_variable
+from penstock.codec.keys.fixed_width import array_of, decimal_limbs, storage_of, values_of
 from penstock.errors import InvalidError
 
 BINARY_BYTES_MAX: Final = (1 << 31) - 1

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.codec.framed import frame, unframe
+from penstock.codec.stored.framed import frame, unframe
 from penstock.errors import CorruptionError
 from penstock.model.place.bucket import BucketId
 
