@@ -20,10 +20,10 @@ from typing import Final, NoReturn
 
 import pytest
 
-from penstock.index.front import FrontedKeyIndex
-from penstock.index.front_settings import FrontSettings
+from penstock.index.front.front import FrontedKeyIndex
+from penstock.index.front.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
-from penstock.index.rocks import RocksKeyIndex
+from penstock.index.rocks.index import RocksKeyIndex
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.runtime.local_disk import LocalDisk
 from penstock.tablet.checkpointing import checkpoint

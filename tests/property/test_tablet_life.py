@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from penstock.errors import OffsetOutOfRangeError
-from penstock.index.front import FrontedKeyIndex
-from penstock.index.front_settings import FrontSettings
+from penstock.index.front.front import FrontedKeyIndex
+from penstock.index.front.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.place.bucket import LIFE_OFFSETS

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.engine.settings import Settings
-from penstock.index.front_settings import FrontSettings
-from penstock.index.rocks_settings import RocksIndexSettings
+from penstock.index.front.front_settings import FrontSettings
+from penstock.index.rocks.settings import RocksIndexSettings
 from penstock.log.settings import LogSettings
 from penstock.runtime.machine_memory import machine_memory_bytes
 from penstock.runtime.open_files import OpenFileShares

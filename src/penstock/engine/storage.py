@@ -12,11 +12,11 @@ from penstock.engine.disk_room import DiskRoom
 from penstock.engine.memory_budget import MemoryBudget
 from penstock.engine.settings import Settings
 from penstock.errors import CorruptionError, DiskFullError, UnavailableError
-from penstock.index.front import FrontedKeyIndex
-from penstock.index.front_settings import FrontSettings
+from penstock.index.front.front import FrontedKeyIndex
+from penstock.index.front.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
-from penstock.index.rocks import RocksKeyIndex
-from penstock.index.rocks_settings import RocksIndexSettings
+from penstock.index.rocks.index import RocksKeyIndex
+from penstock.index.rocks.settings import RocksIndexSettings
 from penstock.log.append_pool import AppendPool
 from penstock.log.chunk_cache import ChunkCache
 from penstock.log.file_pool import FilePool

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.codec.keys.byte_rows import ByteRows
-from penstock.index.dirty_log import DirtyLog
-from penstock.index.growing_table import GrowingTable
-from penstock.index.hash_table import SLOTS_MIN, UNKNOWN, HashTable, slots_for
-from penstock.index.key_hash import NarrowHash, WideHash, narrow_width, rows_of, whole_words
+from penstock.index.front.dirty_log import DirtyLog
+from penstock.index.front.growing_table import GrowingTable
+from penstock.index.front.hash_table import SLOTS_MIN, UNKNOWN, HashTable, slots_for
+from penstock.index.front.key_hash import NarrowHash, WideHash, narrow_width, rows_of, whole_words
 
 
 def keys_of(*keys: bytes) -> pa.BinaryArray:

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import ClosedError
-from penstock.index.front import FrontedKeyIndex
-from penstock.index.front_settings import FrontSettings
+from penstock.index.front.front import FrontedKeyIndex
+from penstock.index.front.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
 from penstock.index.memory import MemoryKeyIndex
-from penstock.index.rocks import RocksKeyIndex
-from penstock.index.rocks_settings import RocksIndexSettings
+from penstock.index.rocks.index import RocksKeyIndex
+from penstock.index.rocks.settings import RocksIndexSettings
 from penstock.model.place.bucket import BucketId
 
 BUCKET = BucketId(7, 0, 3)

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.codec.keys.byte_rows import WORD_BYTES, ByteRows, Ints, Words
-from penstock.index.hash_table import Prints
+from penstock.index.front.hash_table import Prints
 
 NARROW_WORDS: Final = 1
 WIDE_WORDS: Final = 2

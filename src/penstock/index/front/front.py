@@ -16,10 +16,10 @@ from collections.abc import Collection
 import pyarrow as pa
 
 from penstock.errors import ClosedError
-from penstock.index.bucket_front import BucketFront
-from penstock.index.front_memory import FrontMemory
-from penstock.index.front_settings import FrontSettings
-from penstock.index.key_hash import WideHash
+from penstock.index.front.bucket_front import BucketFront
+from penstock.index.front.front_memory import FrontMemory
+from penstock.index.front.front_settings import FrontSettings
+from penstock.index.front.key_hash import WideHash
 from penstock.index.key_index import KeyIndex, Offsets
 from penstock.model.place.bucket import BucketId
 

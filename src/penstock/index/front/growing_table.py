@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from penstock.index.hash_table import SLOTS_MIN, UNKNOWN, HashTable, Places, Prints, slots_for, table_bytes
+from penstock.index.front.hash_table import SLOTS_MIN, UNKNOWN, HashTable, Places, Prints, slots_for, table_bytes
 from penstock.index.key_index import Offsets
 from penstock.model.place.change import NO_OFFSET
 

@@ -26,11 +26,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codec.keys.byte_rows import WORD_BYTES
-from penstock.index.dirty_log import DirtyLog, join_chunks, latest
-from penstock.index.front_memory import FrontMemory
-from penstock.index.growing_table import GrowingTable, Trace
-from penstock.index.hash_table import UNKNOWN, Prints, slots_for
-from penstock.index.key_hash import NarrowHash, WideHash, narrow_width, rows_of, whole_words
+from penstock.index.front.dirty_log import DirtyLog, join_chunks, latest
+from penstock.index.front.front_memory import FrontMemory
+from penstock.index.front.growing_table import GrowingTable, Trace
+from penstock.index.front.hash_table import UNKNOWN, Prints, slots_for
+from penstock.index.front.key_hash import NarrowHash, WideHash, narrow_width, rows_of, whole_words
 from penstock.index.key_index import KeyIndex, Offsets
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import NO_OFFSET

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import DiskFullError, InvalidError
-from penstock.index.front import FrontedKeyIndex
-from penstock.index.front_settings import FrontSettings
+from penstock.index.front.front import FrontedKeyIndex
+from penstock.index.front.front_settings import FrontSettings
 from penstock.index.key_index import Offsets
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.place.bucket import BucketId

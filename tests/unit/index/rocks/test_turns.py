@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from penstock.index.turns import Turns
+from penstock.index.rocks.turns import Turns
 
 
 def test_pauses_that_last_too_long_are_left_out_until_work_has_caught_up() -> None:

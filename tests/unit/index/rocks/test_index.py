@@ -14,9 +14,9 @@ import pytest
 import rocksdict
 
 from penstock.errors import CorruptionError, DirectoryInUseError, InvalidError, UnavailableError, UnsupportedError
-from penstock.index.rocks import RocksKeyIndex
-from penstock.index.rocks_errors import note_damage
-from penstock.index.rocks_settings import RocksIndexSettings
+from penstock.index.rocks.errors import note_damage
+from penstock.index.rocks.index import RocksKeyIndex
+from penstock.index.rocks.settings import RocksIndexSettings
 from penstock.model.place.bucket import BucketId
 from penstock.testing.faulty_disk import FaultyDisk
 
@@ -188,9 +188,9 @@ def test_writes_faster_than_flushes_wait_without_loss(tmp_path: Path) -> None:
 CHILD = """
 import os, signal, sys
 import numpy as np, pyarrow as pa
-from penstock.index.rocks import RocksKeyIndex
-from penstock.index.rocks_errors import note_damage
-from penstock.index.rocks_settings import RocksIndexSettings
+from penstock.index.rocks.index import RocksKeyIndex
+from penstock.index.rocks.errors import note_damage
+from penstock.index.rocks.settings import RocksIndexSettings
 from penstock.model.place.bucket import BucketId
 from penstock.testing.faulty_disk import FaultyDisk
 path, flushed, total, memtable_bytes = sys.argv[1], *map(int, sys.argv[2:])
@@ -238,9 +238,9 @@ def test_a_killed_process_leaves_a_prefix_of_its_write_batches(tmp_path: Path) -
 RUNNING_CHILD = """
 import os, signal, sys
 import numpy as np, pyarrow as pa
-from penstock.index.rocks import RocksKeyIndex
-from penstock.index.rocks_errors import note_damage
-from penstock.index.rocks_settings import RocksIndexSettings
+from penstock.index.rocks.index import RocksKeyIndex
+from penstock.index.rocks.errors import note_damage
+from penstock.index.rocks.settings import RocksIndexSettings
 from penstock.model.place.bucket import BucketId
 from penstock.testing.faulty_disk import FaultyDisk
 index = RocksKeyIndex(sys.argv[1], RocksIndexSettings(run_keys_min=1, run_file_keys=1_000))

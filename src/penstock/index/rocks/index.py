@@ -31,9 +31,9 @@ import rocksdict
 
 from penstock.errors import ClosedError, CorruptionError, UnsupportedError
 from penstock.index.key_index import Offsets
-from penstock.index.rocks_errors import check_undamaged, mapped
-from penstock.index.rocks_fork import check_not_forked, hold
-from penstock.index.rocks_format import (
+from penstock.index.rocks.errors import check_undamaged, mapped
+from penstock.index.rocks.fork import check_not_forked, hold
+from penstock.index.rocks.format import (
     APPLIED,
     FORMAT_VERSION,
     VERSION_KEY,
@@ -50,8 +50,8 @@ from penstock.index.rocks_format import (
     plain_keys,
     stored_keys,
 )
-from penstock.index.rocks_settings import RocksIndexSettings
-from penstock.index.turns import Turns
+from penstock.index.rocks.settings import RocksIndexSettings
+from penstock.index.rocks.turns import Turns
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import NO_OFFSET
 from penstock.runtime.local_disk import DIRECTORY_MODE

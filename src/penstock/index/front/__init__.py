@@ -1,0 +1,1 @@
+"""The index front: recent entries of buckets in hash tables in memory, drained to the index below."""

@@ -1,0 +1,1 @@
+"""The key index in RocksDB; `index.py` is the only file that imports `rocksdict`."""
