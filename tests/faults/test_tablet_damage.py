@@ -18,11 +18,11 @@ from penstock.log.file_pool import FilePool
 from penstock.log.settings import LogSettings
 from penstock.model.place.bucket import LIFE_OFFSETS, BucketId
 from penstock.model.table.merge_engine import MergeEngine
-from penstock.tablet.bucket_files import BucketFiles
-from penstock.tablet.checkpointing import checkpoint
-from penstock.tablet.compaction import compact
-from penstock.tablet.recovery import open_tablet
-from penstock.tablet.sealing import seal
+from penstock.tablet.files.bucket_files import BucketFiles
+from penstock.tablet.steps.checkpointing import checkpoint
+from penstock.tablet.steps.compaction import compact
+from penstock.tablet.steps.recovery import open_tablet
+from penstock.tablet.steps.sealing import seal
 from penstock.testing.fault_gate import Operation
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.tablet_rig import BUCKET, TabletRig

@@ -16,10 +16,10 @@ from penstock.errors import BucketFailedError, UnavailableError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.place.bucket import BucketId
 from penstock.model.table.merge_engine import MergeEngine
-from penstock.tablet.checkpointing import checkpoint
-from penstock.tablet.compaction import compact
-from penstock.tablet.sealing import seal
 from penstock.tablet.settings import FsyncMode
+from penstock.tablet.steps.checkpointing import checkpoint
+from penstock.tablet.steps.compaction import compact
+from penstock.tablet.steps.sealing import seal
 from penstock.tablet.tablet import Tablet
 from penstock.testing.fault_gate import Operation, SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 import penstock
-from penstock.engine.stored_snapshot import StoredSnapshot
+from penstock.tablet.snapshots.stored_snapshot import StoredSnapshot
 
 ROWS = 20
 ROUNDS = 8

@@ -26,9 +26,9 @@ from penstock.index.key_index import KeyIndex
 from penstock.index.rocks.index import RocksKeyIndex
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.runtime.local_disk import LocalDisk
-from penstock.tablet.checkpointing import checkpoint
-from penstock.tablet.compaction import compact
-from penstock.tablet.sealing import seal
+from penstock.tablet.steps.checkpointing import checkpoint
+from penstock.tablet.steps.compaction import compact
+from penstock.tablet.steps.sealing import seal
 from penstock.testing.oracle import Oracle
 from penstock.testing.tablet_rig import TabletRig
 from penstock.testing.tablet_writes import COLUMNS, KEY, RandomWrites, TabletWrite

@@ -21,7 +21,6 @@ from penstock.engine.live_table import LiveTable
 from penstock.engine.metadata import MemoryMetadataStore
 from penstock.engine.settings import Settings
 from penstock.engine.storage import Storage
-from penstock.engine.stored_snapshot import StoredSnapshot
 from penstock.errors import LeaseNotFoundError, PenstockError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.node.calls import OpenScan, Operation, WriteCall
@@ -30,6 +29,7 @@ from penstock.model.place.bucket import TableBucket
 from penstock.model.table.spec import make_spec
 from penstock.model.table.table import TableInfo
 from penstock.runtime.tasks import TaskGroup
+from penstock.tablet.snapshots.stored_snapshot import StoredSnapshot
 from penstock.testing.fault_gate import SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock

@@ -17,9 +17,9 @@ import pytest
 from penstock.errors import OffsetOutOfRangeError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.table.merge_engine import MergeEngine
-from penstock.tablet.checkpointing import checkpoint
-from penstock.tablet.compaction import compact
-from penstock.tablet.sealing import seal
+from penstock.tablet.steps.checkpointing import checkpoint
+from penstock.tablet.steps.compaction import compact
+from penstock.tablet.steps.sealing import seal
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.oracle import Key, Row
 from penstock.testing.tablet_rig import TabletRig

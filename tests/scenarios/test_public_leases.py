@@ -13,7 +13,6 @@ import pytest
 
 import penstock
 from penstock import TableBucket
-from penstock.engine.stored_snapshot import StoredSnapshot
 from penstock.errors import (
     InvalidError,
     LeaseNotFoundError,
@@ -21,6 +20,7 @@ from penstock.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
+from penstock.tablet.snapshots.stored_snapshot import StoredSnapshot
 
 DDL = "id BIGINT, v BIGINT, PRIMARY KEY (id)"
 Connect = Callable[..., penstock.Connection]

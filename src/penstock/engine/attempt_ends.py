@@ -15,9 +15,9 @@ from penstock.model.node.owner_token import OwnerToken
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import BatchKind
 from penstock.model.place.facts import NO_ID
-from penstock.tablet.merge_rule import Request
-from penstock.tablet.owner_state import AttemptRun
-from penstock.tablet.tablet_schema import TabletSchema
+from penstock.tablet.merge.rule import Request
+from penstock.tablet.schema import TabletSchema
+from penstock.tablet.state.owner_state import AttemptRun
 
 
 def end_attempt(table: LiveTable, guard: OwnerGuard, token: OwnerToken, attempt: bytes, rows: int) -> AttemptEnd:

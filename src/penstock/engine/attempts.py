@@ -10,7 +10,7 @@ from penstock.engine.write_group import OwnerStamp
 from penstock.errors import ConflictError
 from penstock.model.place.bucket import TableBucket
 from penstock.model.place.facts import NO_ID
-from penstock.tablet.owner_state import AttemptRun
+from penstock.tablet.state.owner_state import AttemptRun
 
 Attempts = Mapping[bytes, int | None]
 """The attempts that a commit accepts, with the rows each wrote, None where the caller does not say."""

@@ -29,7 +29,7 @@ from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.runtime.disk import Disk, write_atomically
 from penstock.runtime.local_disk import DIRECTORY_MODE, LocalDisk
-from penstock.tablet.bucket_copy import copy_bucket
+from penstock.tablet.steps.bucket_copy import copy_bucket
 
 INVENTORY: Final = "inventory"
 CATALOG: Final = "catalog.json"

@@ -16,8 +16,8 @@ import pyarrow as pa
 from penstock.model.place.change import OP, PREV, SYSTEM_FIELDS, ChangeType, Op
 from penstock.model.schema.projection import Projection
 from penstock.model.schema.schema import Schema
-from penstock.tablet.span import RowBlock
-from penstock.tablet.view import TabletView
+from penstock.tablet.view.span import RowBlock
+from penstock.tablet.view.view import TabletView
 
 Int64s = npt.NDArray[np.int64]
 

@@ -13,8 +13,8 @@ from penstock.engine.page_size import BatchSize, fitting
 from penstock.engine.read_errors import reading
 from penstock.model.node.calls import ChangePage
 from penstock.model.place.bucket import TableBucket
-from penstock.tablet.span import RowBlock
-from penstock.tablet.view import TabletView
+from penstock.tablet.view.span import RowBlock
+from penstock.tablet.view.view import TabletView
 
 _CHUNK_FIRST: Final = 2_048
 """Rows before may be far larger than the changes that replaced them, so the first chunk is a small one."""

@@ -23,7 +23,7 @@ from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.model.schema.projection import Projection
 from penstock.runtime.clock import Clock
 from penstock.tablet.tablet import Tablet
-from penstock.tablet.view import TabletView
+from penstock.tablet.view.view import TabletView
 
 WAIT_MS_MAX: Final = 60_000
 

@@ -24,7 +24,7 @@ from penstock.model.place.facts import NO_ID
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.words.quantity import format_duration_ms
 from penstock.runtime.clock import Clock
-from penstock.tablet.merge_rule import Request
+from penstock.tablet.merge.rule import Request
 from penstock.tablet.tablet import Tablet
 
 EVERY_COLUMN: Columns = None

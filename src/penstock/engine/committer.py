@@ -28,7 +28,7 @@ from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
 from penstock.runtime.steady_clock import SteadyClock
 from penstock.tablet.tablet import Tablet
-from penstock.tablet.view import TabletView
+from penstock.tablet.view.view import TabletView
 
 T = TypeVar("T")
 

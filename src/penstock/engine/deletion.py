@@ -14,8 +14,8 @@ from penstock.model.node.calls import WriteResult
 from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.model.place.facts import NO_ID
 from penstock.model.table.merge_engine import DeleteBehavior
-from penstock.tablet.merge_rule import Request
-from penstock.tablet.view import TabletView
+from penstock.tablet.merge.rule import Request
+from penstock.tablet.view.view import TabletView
 
 
 def delete_matching(

@@ -58,7 +58,7 @@ from penstock.runtime.directory_lock import DirectoryLock
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.steady_clock import LatestClock, SteadyClock
 from penstock.runtime.tasks import TaskGroup
-from penstock.tablet.merge_rules import merge_rule
+from penstock.tablet.merge.factory import merge_rule
 from penstock.tablet.settings import FsyncMode
 
 MAINTENANCE_INTERVAL_MS = 500

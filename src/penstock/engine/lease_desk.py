@@ -26,8 +26,8 @@ from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.model.place.change import NO_OFFSET
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
+from penstock.tablet.snapshots.tablet_snapshots import snapshot_path
 from penstock.tablet.tablet import Tablet
-from penstock.tablet.tablet_snapshots import snapshot_path
 
 OBSERVE_INTERVAL_MS = 10_000
 _LEASE = "lease-"

@@ -33,11 +33,11 @@ from penstock.model.schema.schema import Schema
 from penstock.model.table.partition import PartitionInfo
 from penstock.model.table.table import TableInfo
 from penstock.runtime.clock import Clock
-from penstock.tablet.merge_rule import MergeRule
-from penstock.tablet.merge_rules import merge_rule
+from penstock.tablet.merge.factory import merge_rule
+from penstock.tablet.merge.rule import MergeRule
+from penstock.tablet.schema import TabletSchema
 from penstock.tablet.tablet import Tablet
-from penstock.tablet.tablet_schema import TabletSchema
-from penstock.tablet.view import TabletView
+from penstock.tablet.view.view import TabletView
 
 OpenTablets = Callable[[Mapping[BucketId, int], TabletSchema, MergeRule], dict[BucketId, Tablet]]
 """Open buckets whose logs begin at these offsets."""

@@ -18,7 +18,6 @@ from penstock.engine.index_reads import IndexReads, read_index
 from penstock.engine.key_rows import KeyRows
 from penstock.engine.live_table import LiveTable
 from penstock.engine.read_errors import reading
-from penstock.engine.row_reads import read_row
 from penstock.errors import PenstockError, SchemaMismatchError
 from penstock.model.node.calls import LookupCall, LookupResult
 from penstock.model.place.bucket import BucketId
@@ -26,6 +25,7 @@ from penstock.model.place.change import NO_OFFSET
 from penstock.model.schema.projection import Projection
 from penstock.model.schema.schema import Schema
 from penstock.tablet.tablet import Tablet
+from penstock.tablet.view.row_reads import read_row
 
 Offsets = npt.NDArray[np.int64]
 Parts = dict[BucketId, Offsets | None]

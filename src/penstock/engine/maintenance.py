@@ -24,9 +24,9 @@ from penstock.engine.settings import Settings
 from penstock.errors import BucketFailedError, ClosedError, CorruptionError, DiskFullError, NotFoundError, PenstockError
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.steady_clock import SteadyClock
-from penstock.tablet.checkpointing import checkpoint
-from penstock.tablet.compaction import compact, truncate
-from penstock.tablet.sealing import seal
+from penstock.tablet.steps.checkpointing import checkpoint
+from penstock.tablet.steps.compaction import compact, truncate
+from penstock.tablet.steps.sealing import seal
 from penstock.tablet.tablet import Tablet
 
 _log = logging.getLogger("penstock")

@@ -22,10 +22,10 @@ from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.model.table.partition import PartitionInfo
 from penstock.model.table.table import TableInfo
 from penstock.runtime.clock import Clock
-from penstock.tablet.durable import Durable
-from penstock.tablet.merge_rule import MergeRule
+from penstock.tablet.files.durable import Durable
+from penstock.tablet.merge.rule import MergeRule
+from penstock.tablet.schema import TabletSchema
 from penstock.tablet.tablet import Tablet
-from penstock.tablet.tablet_schema import TabletSchema
 
 READER_PINS = ("cut-", "scanner-")
 STREAM_PIN = "reader-"

@@ -18,7 +18,7 @@ from penstock.model.node.principal import current
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.facts import NO_ID
 from penstock.runtime.clock import Clock
-from penstock.tablet.owner_state import AttemptRun
+from penstock.tablet.state.owner_state import AttemptRun
 from penstock.tablet.tablet import Tablet
 
 

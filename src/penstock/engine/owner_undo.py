@@ -9,7 +9,6 @@ import numpy as np
 from penstock.engine.live_owner import LiveOwner
 from penstock.engine.live_table import LiveTable
 from penstock.engine.owner_book import OwnerBook
-from penstock.engine.undo_plan import plan_undo
 from penstock.engine.write_group import OwnerStamp, QueuedWrite
 from penstock.errors import NotLeaderError
 from penstock.log.batch_directory import BatchDirectory
@@ -17,8 +16,9 @@ from penstock.model.node.owner import BucketUndo, UndoResult
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import BatchKind
 from penstock.model.place.facts import NO_ID
-from penstock.tablet.required_columns import required_columns
+from penstock.tablet.merge.required_columns import required_columns
 from penstock.tablet.tablet import Tablet
+from penstock.tablet.undo.undo_plan import plan_undo
 
 
 class OwnerUndo:

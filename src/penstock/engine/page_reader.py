@@ -19,8 +19,8 @@ from penstock.engine.page_size import SLACK_PARTS, BatchSize, fitting
 from penstock.engine.read_errors import reading
 from penstock.engine.scan_plan import ScanPlan
 from penstock.runtime.clock import Clock
-from penstock.tablet.span import RowBlock
-from penstock.tablet.view import TabletView
+from penstock.tablet.view.span import RowBlock
+from penstock.tablet.view.view import TabletView
 
 SEARCH_MS_MAX: Final = 200
 """How long a page looks for rows that pass the filter."""

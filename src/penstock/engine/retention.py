@@ -6,8 +6,8 @@ import numpy as np
 
 from penstock.log.data_file import DataFile
 from penstock.model.table.properties import TableProperties
-from penstock.tablet.span import Run, Span
 from penstock.tablet.tablet import Tablet
+from penstock.tablet.view.span import Run, Span
 
 GARBAGE_PERCENT_MIN = 10
 """Below this share of rows to drop, rewriting costs more than it frees."""

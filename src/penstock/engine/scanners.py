@@ -43,7 +43,7 @@ from penstock.model.node.principal import current
 from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
-from penstock.tablet.view import TabletView
+from penstock.tablet.view.view import TabletView
 
 _KNOWN_ROWS_MAX: Final = 256
 

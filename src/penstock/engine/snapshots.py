@@ -33,7 +33,7 @@ from penstock.errors import (
 )
 from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
-from penstock.tablet.snapshotting import take_snapshot
+from penstock.tablet.steps.snapshotting import take_snapshot
 from penstock.tablet.tablet import Tablet
 
 _log = logging.getLogger("penstock")

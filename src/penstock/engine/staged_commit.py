@@ -30,8 +30,8 @@ from penstock.model.place.facts import NO_ID
 from penstock.model.table.merge_engine import DeleteBehavior, MergeEngine
 from penstock.model.table.partition import partition_codes, partition_columns
 from penstock.runtime.disk import Disk
-from penstock.tablet.merge_rule import Request
-from penstock.tablet.required_columns import required_columns
+from penstock.tablet.merge.required_columns import required_columns
+from penstock.tablet.merge.rule import Request
 
 TOGETHER_BYTES_MAX = 64 << 20
 """Up to here the rows of all buckets become visible at once; beyond, as many buckets at a time as have no more.

@@ -25,8 +25,8 @@ from penstock.errors import CorruptionError, InvalidError
 from penstock.model.place.bucket import BucketId
 from penstock.model.schema.agg_mode import AggMode
 from penstock.runtime.disk import Disk, write_atomically
-from penstock.tablet.merge_rule import Request
-from penstock.tablet.tablet_schema import TabletSchema
+from penstock.tablet.merge.rule import Request
+from penstock.tablet.schema import TabletSchema
 
 MAGIC: Final = b"PNST"
 VERSION: Final = 1

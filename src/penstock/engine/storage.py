@@ -23,15 +23,15 @@ from penstock.log.file_pool import FilePool
 from penstock.log.settings import LogSettings
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.disk import Disk
-from penstock.tablet.bucket_files import BucketFiles
-from penstock.tablet.durable import NOTHING_DURABLE, Durable
-from penstock.tablet.found_log import FoundLog
-from penstock.tablet.group_cut import cut_unfinished_group
-from penstock.tablet.merge_rule import MergeRule
-from penstock.tablet.recovery import find_log, open_found
+from penstock.tablet.files.bucket_files import BucketFiles
+from penstock.tablet.files.durable import NOTHING_DURABLE, Durable
+from penstock.tablet.files.found_log import FoundLog
+from penstock.tablet.files.group_cut import cut_unfinished_group
+from penstock.tablet.merge.rule import MergeRule
+from penstock.tablet.schema import TabletSchema
 from penstock.tablet.settings import TabletSettings
+from penstock.tablet.steps.recovery import find_log, open_found
 from penstock.tablet.tablet import Tablet
-from penstock.tablet.tablet_schema import TabletSchema
 
 _log = logging.getLogger("penstock")
 

@@ -20,11 +20,11 @@ from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import BatchKind
 from penstock.model.place.facts import NO_ID, BatchFacts
 from penstock.runtime.clock import Clock
-from penstock.tablet.merge_rule import Request
-from penstock.tablet.plan import Plan
-from penstock.tablet.planner import Planned, Planner
+from penstock.tablet.merge.rule import Request
+from penstock.tablet.plan.plan import Plan
+from penstock.tablet.plan.planner import Planned, Planner
+from penstock.tablet.schema import TabletSchema
 from penstock.tablet.tablet import Entry, Tablet
-from penstock.tablet.tablet_schema import TabletSchema
 
 Ranges = dict[BucketId, tuple[int, int]]
 """Where the changes of a call are, half-open, per bucket."""

@@ -31,8 +31,8 @@ from penstock.model.schema.schema import Schema
 from penstock.model.table.merge_engine import DeleteBehavior, MergeEngine
 from penstock.model.table.partition import partition_codes, partition_columns
 from penstock.model.table.table import TableInfo
-from penstock.tablet.merge_rule import Request
-from penstock.tablet.tablet_schema import TabletSchema
+from penstock.tablet.merge.rule import Request
+from penstock.tablet.schema import TabletSchema
 
 ROWS_ENCODED_TOGETHER: Final = 64
 """The keys of so few rows are left to the committer, which encodes those of many calls at once."""

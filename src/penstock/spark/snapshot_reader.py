@@ -104,7 +104,7 @@ def _from_server(link: Link, request: ReadRequest, split: SnapshotSplit) -> Iter
 
 def _from_files(request: ReadRequest, split: SnapshotSplit, storage: str) -> Iterator[pa.RecordBatch]:
     # Here, not above: only who reads files needs what reads them.
-    from penstock.engine.stored_snapshot import StoredSnapshot  # noqa: PLC0415
+    from penstock.tablet.snapshots.stored_snapshot import StoredSnapshot  # noqa: PLC0415
 
     with StoredSnapshot(storage, split.snapshot.path) as stored:
         yield from stored.read(request.columns, request.filter)

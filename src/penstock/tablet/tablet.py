@@ -23,18 +23,18 @@ from penstock.log.data_file import DataFile
 from penstock.log.segment_writer import Entry
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.facts import NO_ID
-from penstock.tablet.active_segment import ActiveSegment, ClosedTail
-from penstock.tablet.bucket_files import BucketFiles
-from penstock.tablet.merge_rule import MergeRule
-from penstock.tablet.pins import Pins
-from penstock.tablet.planner import Planned, Planner
+from penstock.tablet.files.active_segment import ActiveSegment, ClosedTail
+from penstock.tablet.files.bucket_files import BucketFiles
+from penstock.tablet.merge.rule import MergeRule
+from penstock.tablet.plan.planner import Planned, Planner
+from penstock.tablet.schema import TabletSchema
 from penstock.tablet.settings import FsyncMode, TabletSettings
-from penstock.tablet.span import Run, Span
-from penstock.tablet.tablet_schema import TabletSchema
-from penstock.tablet.tablet_snapshots import TabletSnapshots
-from penstock.tablet.tablet_state import TabletState
-from penstock.tablet.view import TabletView
-from penstock.tablet.writer_state import Applied
+from penstock.tablet.snapshots.tablet_snapshots import TabletSnapshots
+from penstock.tablet.state.tablet_state import TabletState
+from penstock.tablet.state.writer_state import Applied
+from penstock.tablet.view.pins import Pins
+from penstock.tablet.view.span import Run, Span
+from penstock.tablet.view.view import TabletView
 
 __all__ = ["Entry", "Exclusively", "Tablet", "TabletState", "file_name"]
 

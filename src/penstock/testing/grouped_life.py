@@ -24,10 +24,10 @@ from penstock.errors import BucketFailedError, ClosedError, PenstockError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.node.calls import Operation, WriteCall
 from penstock.model.table.spec import make_spec
-from penstock.tablet.checkpointing import checkpoint
-from penstock.tablet.compaction import compact
-from penstock.tablet.sealing import seal
 from penstock.tablet.settings import FsyncMode
+from penstock.tablet.steps.checkpointing import checkpoint
+from penstock.tablet.steps.compaction import compact
+from penstock.tablet.steps.sealing import seal
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock
 

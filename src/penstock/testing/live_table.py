@@ -22,9 +22,9 @@ from penstock.model.node.calls import Operation, WriteCall, WriteResult
 from penstock.model.place.bucket import TableBucket
 from penstock.model.schema.schema import Schema
 from penstock.model.table.spec import make_spec
-from penstock.tablet.checkpointing import checkpoint
-from penstock.tablet.compaction import compact
-from penstock.tablet.sealing import seal
+from penstock.tablet.steps.checkpointing import checkpoint
+from penstock.tablet.steps.compaction import compact
+from penstock.tablet.steps.sealing import seal
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock
 

@@ -23,9 +23,9 @@ from penstock.model.node.owner import AcquireOwner, AttemptEnd
 from penstock.model.node.owner_token import OwnerToken
 from penstock.model.place.facts import NO_ID
 from penstock.model.table.spec import make_spec
-from penstock.tablet.checkpointing import checkpoint
-from penstock.tablet.compaction import compact
-from penstock.tablet.sealing import seal
+from penstock.tablet.steps.checkpointing import checkpoint
+from penstock.tablet.steps.compaction import compact
+from penstock.tablet.steps.sealing import seal
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock
 

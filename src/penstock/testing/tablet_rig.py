@@ -24,15 +24,15 @@ from penstock.model.place.change import NO_OFFSET, OP, PREV, BatchKind, Op
 from penstock.model.place.facts import NO_ID, BatchFacts
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.runtime.disk import Disk
-from penstock.tablet.bucket_files import BucketFiles
-from penstock.tablet.first_row import FirstRow
-from penstock.tablet.last_row import LastRow
-from penstock.tablet.merge_rule import MergeRule
-from penstock.tablet.recovery import open_tablet
+from penstock.tablet.files.bucket_files import BucketFiles
+from penstock.tablet.merge.first_row import FirstRow
+from penstock.tablet.merge.last_row import LastRow
+from penstock.tablet.merge.rule import MergeRule
+from penstock.tablet.merge.versioned import Versioned
 from penstock.tablet.settings import FsyncMode, TabletSettings
-from penstock.tablet.span import RowBlock
+from penstock.tablet.steps.recovery import open_tablet
 from penstock.tablet.tablet import Entry
-from penstock.tablet.versioned import Versioned
+from penstock.tablet.view.span import RowBlock
 from penstock.testing.oracle import Key, Oracle, Row
 from penstock.testing.tablet_writes import ADDED_COLUMN, COLUMNS, KEY, VERSION, TabletWrite, tablet_schema
 

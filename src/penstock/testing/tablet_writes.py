@@ -13,8 +13,8 @@ import pyarrow as pa
 from penstock.model.place.change import SYSTEM_FIELDS
 from penstock.model.place.facts import NO_ID
 from penstock.model.table.merge_engine import MergeEngine
-from penstock.tablet.merge_rule import Request
-from penstock.tablet.tablet_schema import TabletSchema
+from penstock.tablet.merge.rule import Request
+from penstock.tablet.schema import TabletSchema
 from penstock.testing.oracle import Oracle
 
 Kind = Literal["upsert", "update", "apply", "delete", "clear"]

@@ -14,7 +14,7 @@ import sys
 import penstock.spark as pks
 loaded = [getattr(pks, name) for name in pks.__all__]
 import penstock.spark.batch_reader, penstock.spark.change_reader, penstock.spark.stream_reader
-import penstock.engine.stored_snapshot
+import penstock.tablet.snapshots.stored_snapshot
 print(sorted(n for n in sys.modules if n.startswith(("rocksdict", "penstock.index", "penstock.server"))))
 print("penstock.engine.engine" in sys.modules)
 """

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.model.place.change import OP, PREV, SYSTEM_FIELDS, Op
-from penstock.tablet.key_groups import group_keys
-from penstock.tablet.merge_rule import MergeRule, Offsets, Request
-from penstock.tablet.plan import Plan, plan_request
-from penstock.tablet.tablet_schema import TabletSchema
+from penstock.tablet.merge.key_groups import group_keys
+from penstock.tablet.merge.rule import MergeRule, Offsets, Request
+from penstock.tablet.plan.plan import Plan, plan_request
+from penstock.tablet.schema import TabletSchema
 
 SCHEMA = TabletSchema.of(
     1,

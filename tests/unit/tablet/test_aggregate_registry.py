@@ -15,7 +15,7 @@ from penstock.errors import ArithmeticOverflowError, LimitError, PenstockError, 
 from penstock.model.node.calls import Operation
 from penstock.model.schema.aggregate import AggFunction, types_taken
 from penstock.model.schema.schema import Schema
-from penstock.tablet.aggregates.registry import AGGREGATES, Aggregate, Excess, Nulls, Order
+from penstock.tablet.merge.aggregates.registry import AGGREGATES, Aggregate, Excess, Nulls, Order
 from penstock.testing.live_table import LiveTableRig, live_tables, write, write_batch
 
 SAMPLES: dict[AggFunction, tuple[pa.DataType, list[Any]]] = {

@@ -3,7 +3,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from penstock.tablet.aggregates.segments import Segments
+from penstock.tablet.merge.aggregates.segments import Segments
 
 INT64_MAX = (1 << 63) - 1
 

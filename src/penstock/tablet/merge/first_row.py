@@ -1,0 +1,18 @@
+"""The rule `first_row`: the first row of a key stays, later ones are ignored."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.tablet.merge.key_groups import KeyGroups
+from penstock.tablet.merge.rule import Fetch, Merged, Request, complete, live_before
+
+
+class FirstRow:
+    """The first row written for a key is its row."""
+
+    def merge(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
+        """Return the rows to store."""
+        del fetch
+        assert request.deletes is None
+        return Merged(complete(request.rows, schema), groups, accept=~live_before(groups, None))

@@ -1,0 +1,102 @@
+"""What a merge rule is: it turns incoming rows and the rows they meet into the rows to store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.model.schema.agg_mode import AggMode
+from penstock.tablet.merge.key_groups import KeyGroups
+
+Offsets = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+Fetch = Callable[[Offsets, pa.Schema], pa.RecordBatch]
+"""Return the stored rows of these offsets, with these columns, in the order asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One bucket's part of a write, in storage terms: columns are named by id.
+
+    `rows` has the key columns and those written. `deletes` marks the rows that delete (None: none
+    does). `columns` are the ids that the writer named; None means every column of the schema.
+    `clears`: the named columns become null, and a row that has nothing left goes. On aggregating
+    tables `mode` says what the values are, and `retracts` marks rows that take theirs back.
+    `exact`: the rows are whole images, stored as they are, whatever the rule. `calls` numbers the call
+    that each row came with, ascending, where several are planned together; None: one call. A live row at
+    `doubted` or later may be there only by changes that somebody else's undo takes back: who writes it makes a
+    change, though he leaves it as it is. None: there is no such row.
+    """
+
+    rows: pa.RecordBatch
+    keys: pa.BinaryArray | None
+    deletes: Mask | None = None
+    columns: tuple[int, ...] | None = None
+    clears: bool = False
+    mode: AggMode = AggMode.ACCUMULATE
+    retracts: Mask | None = None
+    exact: bool = False
+    calls: npt.NDArray[np.int64] | None = None
+    doubted: int | None = None
+
+    def doubts(self, live: Offsets) -> Mask | None:
+        """Tell which of these live rows may be there only until an undo; None: none may."""
+        return None if self.doubted is None else live >= self.doubted
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The rows to store, in log order, if they turn out to be changes.
+
+    `images` has every user column of the storage schema. `groups` groups these rows by key.
+    `deletes` marks rows that delete; a delete of an absent key is no change. `accept` (in row
+    order) leaves out rows that the rule refuses or that change nothing; None accepts all. `folded`
+    tells how many rows of the request each row stands for; None: one. `calls` numbers the call of each
+    row, if the request numbers those of its rows and they were folded.
+    """
+
+    images: pa.RecordBatch
+    groups: KeyGroups
+    deletes: Mask | None = None
+    accept: Mask | None = None
+    folded: npt.NDArray[np.int64] | None = None
+    calls: npt.NDArray[np.int64] | None = None
+
+
+class MergeRule(Protocol):
+    """How incoming rows combine with what is there. Pure."""
+
+    def merge(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
+        """Return the rows to store; `schema` has the user columns of the storage schema."""
+
+
+def complete(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows with every column of the schema, null where they have none."""
+    if rows.schema.equals(schema):
+        return rows
+    present = {name: rows.column(index) for index, name in enumerate(rows.schema.names)}
+    arrays = [present[f.name] if f.name in present else pa.nulls(rows.num_rows, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def live_before(groups: KeyGroups, deletes: Mask | None) -> Mask:
+    """Tell for each row whether its key is live when the row is applied, rows being applied in order.
+
+    Holds for every rule in which an upsert, accepted or not, leaves its key live, and a delete,
+    effective or not, leaves it absent.
+    """
+    ordered = np.empty(len(groups.order), np.bool_)
+    if deletes is None:
+        ordered[:] = True
+    else:
+        ordered[1:] = ~deletes[groups.order][:-1]
+    ordered[groups.starts] = groups.live >= 0
+    result = np.empty(len(ordered), np.bool_)
+    result[groups.order] = ordered
+    return result

@@ -1,0 +1,63 @@
+"""The rule `versioned`: a row with a greater or equal version wins; a null version loses to any row.
+
+A writer may not know the newest columns: these keep the values of the row that is replaced.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.tablet.merge.key_groups import KeyGroups
+from penstock.tablet.merge.rule import Fetch, Merged, Request, complete, live_before
+
+
+class Versioned:
+    """The row with the greatest version is a key's row."""
+
+    def __init__(self, version_column: int) -> None:
+        self._name = str(version_column)
+
+    def merge(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
+        """Return the rows to store."""
+        assert request.deletes is None
+        there = groups.live >= 0
+        unknown = [field for field in schema if field.name not in request.rows.schema.names]
+        old = fetch(groups.live[there], pa.schema([schema.field(self._name), *unknown]))
+        incoming = request.rows.column(self._name)
+        ranks = _ranks(pa.concat_arrays([incoming, old.column(0)]))
+        rank, old_rank = ranks[: len(incoming)], np.full(groups.count, -1, np.int64)
+        old_rank[there] = ranks[len(incoming) :]
+        best = _best_before(rank[groups.order], old_rank, groups, bound=len(ranks) + 2)
+        accept = np.empty(len(rank), np.bool_)
+        accept[groups.order] = rank[groups.order] >= np.maximum(best, 0)
+        accept |= ~live_before(groups, None)
+        rows = request.rows
+        if unknown:
+            replaced = pa.array(np.cumsum(there) - 1, mask=~there).take(pa.array(groups.group_of_row))
+            for field in unknown:
+                rows = rows.append_column(field, old.column(field.name).take(replaced))
+        return Merged(complete(rows, schema), groups, accept=accept)
+
+
+def _ranks(versions: pa.Array) -> npt.NDArray[np.int64]:
+    """Return dense ranks, equal versions alike, -1 for null: order without knowing the type."""
+    ranks = pc.rank(versions, sort_keys="ascending", tiebreaker="dense")
+    ranked: npt.NDArray[np.int64] = ranks.to_numpy(zero_copy_only=False).astype(np.int64)
+    nulls = versions.is_null().to_numpy(zero_copy_only=False)
+    ranked[nulls] = -1
+    return ranked
+
+
+def _best_before(
+    ordered: npt.NDArray[np.int64], old: npt.NDArray[np.int64], groups: KeyGroups, bound: int
+) -> npt.NDArray[np.int64]:
+    """Return for each row, in key order, the greatest rank that its key had before it."""
+    before = np.empty(len(ordered), np.int64)
+    before[1:] = ordered[:-1]
+    before[groups.starts] = old
+    # A running maximum over all rows restarts at each key, because keys are lifted apart by `bound`.
+    lift = groups.group * bound
+    return np.maximum.accumulate(before + lift) - lift

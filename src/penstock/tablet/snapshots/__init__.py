@@ -1,0 +1,1 @@
+"""Numbered snapshots of a bucket, and reading one straight from its files, without a leader or an index."""
