@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock import errors
-from penstock.engine.disk_room import RESERVE, DiskRoom
+from penstock.engine.home.disk_room import RESERVE, DiskRoom
 from penstock.engine.settings import Settings
 from penstock.runtime.disk import Space
 from penstock.testing.faulty_disk import FaultyDisk

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engine.live_table import LiveTable
-from penstock.engine.write_group import QueuedWrite
+from penstock.engine.commit.group import QueuedWrite
+from penstock.engine.table.open_table import LiveTable
 from penstock.errors import ArithmeticOverflowError
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
 from penstock.testing.live_table import LiveTableRig, live_tables, write_batch

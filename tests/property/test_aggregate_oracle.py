@@ -16,7 +16,7 @@ import pyarrow.types as pat
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from penstock.engine.live_table import LiveTable
+from penstock.engine.table.open_table import LiveTable
 from penstock.errors import InvalidError
 from penstock.model.node.calls import Operation, WriteCall
 from penstock.model.schema.agg_mode import AggMode

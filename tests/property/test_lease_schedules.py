@@ -17,10 +17,10 @@ import pytest
 
 from penstock.codec.stored.lease_record import decode_lease
 from penstock.engine.engine import Engine
-from penstock.engine.live_table import LiveTable
-from penstock.engine.metadata import MemoryMetadataStore
+from penstock.engine.home.storage import Storage
+from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.settings import Settings
-from penstock.engine.storage import Storage
+from penstock.engine.table.open_table import LiveTable
 from penstock.errors import LeaseNotFoundError, PenstockError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.node.calls import OpenScan, Operation, WriteCall

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engine.change_types import CHANGE_TYPE
+from penstock.engine.commit.change_types import CHANGE_TYPE
 from penstock.errors import InvalidError, LockedError
 from penstock.model.node.calls import Operation
 from penstock.model.node.owner_token import OwnerToken

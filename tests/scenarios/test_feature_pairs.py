@@ -17,9 +17,9 @@ import pytest
 
 import penstock
 from penstock.engine.engine import Engine
-from penstock.engine.metadata import MemoryMetadataStore
+from penstock.engine.home.storage import Storage
+from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.settings import Settings
-from penstock.engine.storage import Storage
 from penstock.errors import InternalError, PenstockError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.log.settings import LogSettings

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import penstock
+from penstock.engine.backup.restore import restore_backup
 from penstock.engine.engine import Engine
-from penstock.engine.restore import restore_backup
 from penstock.errors import (
     ConflictError,
     InvalidError,

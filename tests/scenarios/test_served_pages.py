@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock.client.call_streams import CallStream
-from penstock.engine import page_reader
+from penstock.engine.scan import page_reader
 from penstock.log import tail
 from penstock.model.node.calls import OpenScan, Page
 from penstock.testing.server import server

@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures.stored_directory import SETTINGS, read, resumed
 
 import penstock
-from penstock.engine.restore import restore_backup
+from penstock.engine.backup.restore import restore_backup
 
 STORED = Path(__file__).parents[1] / "fixtures" / "stored"
 VERSIONS = sorted(path.name for path in STORED.iterdir())

@@ -13,15 +13,15 @@ import pytest
 
 import penstock
 from penstock.codec.stored.backup_inventory import BackupInventory, CopiedFile, decode_inventory, encode_inventory
+from penstock.engine.backup.restore import restore_backup
 from penstock.engine.engine import Engine
-from penstock.engine.restore import restore_backup
 from penstock.errors import CorruptionError, InvalidError
 from penstock.server.tokens import Tokens
 
 _RESTORE = """
 import sys
 from pathlib import Path
-from penstock.engine.restore import restore_backup
+from penstock.engine.backup.restore import restore_backup
 from penstock.errors import PenstockError
 
 try:

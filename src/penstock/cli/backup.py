@@ -36,8 +36,8 @@ def backup(
     Each table is copied at one cut. The data directory is opened for it: stop its server first.
     """
     # Here, not above: the help needs no engine.
+    from penstock.engine.backup.restore import check_backup  # noqa: PLC0415
     from penstock.engine.engine import Engine  # noqa: PLC0415
-    from penstock.engine.restore import check_backup  # noqa: PLC0415
 
     if check:
         found = check_backup(directory)

@@ -21,7 +21,7 @@ app = typer.Typer(rich_markup_mode="rich", add_completion=False)
 def restore(context: typer.Context, directory: Source, *, output: ResultOutput = None, url: Url = None) -> None:
     """Make a new data directory of a backup. Every file is checked, and nothing is overwritten."""
     # Here, not above: the help needs no engine.
-    from penstock.engine.restore import restore_backup  # noqa: PLC0415
+    from penstock.engine.backup.restore import restore_backup  # noqa: PLC0415
 
     target = data_directory(context, url, absent=True)
     found = restore_backup(directory, target)

@@ -11,32 +11,32 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.engine.backup import Backup
-from penstock.engine.catalog import Catalog
-from penstock.engine.change_reader import ChangeReader
-from penstock.engine.cuts import Cuts
-from penstock.engine.data_directory import DataDirectory
-from penstock.engine.deletion import delete_matching
-from penstock.engine.grace import Grace
-from penstock.engine.holds import Holds
-from penstock.engine.identity import Identity
-from penstock.engine.lease_book import LeaseBook
+from penstock.engine.backup.backup import Backup
+from penstock.engine.catalog.catalog import Catalog
+from penstock.engine.catalog.identity import Identity
+from penstock.engine.catalog.terms import Terms
+from penstock.engine.changes.reader import ChangeReader
+from penstock.engine.home.data_directory import DataDirectory
+from penstock.engine.home.storage import Storage
 from penstock.engine.lease_calls import LeaseCalls
-from penstock.engine.lease_desk import LeaseDesk
-from penstock.engine.lookups import lookup, prefix_lookup
-from penstock.engine.maintenance import Maintenance
-from penstock.engine.metadata import MetadataStore
-from penstock.engine.named_buckets import naming
-from penstock.engine.named_cuts import NamedCuts
-from penstock.engine.node_owners import NodeOwners
-from penstock.engine.open_tables import OpenTables
+from penstock.engine.leases.service import LeaseDesk
+from penstock.engine.leases.store import LeaseBook
+from penstock.engine.lookup.service import lookup, prefix_lookup
+from penstock.engine.metadata.store import MetadataStore
 from penstock.engine.owner_calls import OwnerCalls
-from penstock.engine.scanners import Scanners
+from penstock.engine.owners.service import NodeOwners
+from penstock.engine.scan.cuts import Cuts
+from penstock.engine.scan.named_cuts import NamedCuts
+from penstock.engine.scan.service import Scanners
 from penstock.engine.settings import Settings
-from penstock.engine.statistics import table_stats
-from penstock.engine.storage import Storage
-from penstock.engine.terms import Terms
-from penstock.engine.unknown_files import settle_unknown
+from penstock.engine.table.bucket_names import naming
+from penstock.engine.table.deletion import delete_matching
+from penstock.engine.table.lease_pins import Holds
+from penstock.engine.table.open_tables import OpenTables
+from penstock.engine.table.restart_grace import Grace
+from penstock.engine.table.unknown_files import settle_unknown
+from penstock.engine.upkeep.maintenance import Maintenance
+from penstock.engine.upkeep.statistics import table_stats
 from penstock.errors import PartitionNotFoundError
 from penstock.model.filter.filter import Filter
 from penstock.model.node.calls import (

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.codec.stored.backup_inventory import BackupInventory
-from penstock.engine.backup import Backup
-from penstock.engine.change_reader import ChangeReader
-from penstock.engine.cuts import Cuts
-from penstock.engine.lease_desk import LeaseDesk
-from penstock.engine.live_table import LiveTable
-from penstock.engine.open_tables import OpenTables
+from penstock.engine.backup.backup import Backup
+from penstock.engine.changes.reader import ChangeReader
+from penstock.engine.leases.service import LeaseDesk
+from penstock.engine.scan.cuts import Cuts
+from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_tables import OpenTables
 from penstock.errors import ClosedError
 from penstock.model.node.calls import ChangePage, Offsets, PullChanges
 from penstock.model.node.lease import AcquireLease, LeaseInfo, LeaseTime, Snapshot

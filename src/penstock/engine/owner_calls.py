@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from penstock.engine.identity import Identity
-from penstock.engine.node_owners import NodeOwners
+from penstock.engine.catalog.identity import Identity
+from penstock.engine.owners.service import NodeOwners
 from penstock.engine.settings import Settings
 from penstock.errors import InvalidError
 from penstock.model.node.calls import WriteCall, WriteResult

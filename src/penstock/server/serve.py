@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.engine.engine import Engine
-from penstock.engine.memory_budget import MemoryBudget
+from penstock.engine.home.memory_budget import MemoryBudget
 from penstock.engine.settings import Settings
 from penstock.server.server import Listen, Server
 from penstock.server.settings import ServerSettings

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from penstock.client.connection import Connection, connect
 from penstock.engine.engine import Engine
-from penstock.engine.metadata import MemoryMetadataStore
+from penstock.engine.home.storage import Storage
+from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.settings import Settings
-from penstock.engine.storage import Storage
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.place.bucket import TableBucket
 from penstock.runtime.clock import SystemClock

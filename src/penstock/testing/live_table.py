@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engine.catalog import Catalog
-from penstock.engine.live_table import LiveTable
-from penstock.engine.metadata import MemoryMetadataStore
+from penstock.engine.catalog.catalog import Catalog
+from penstock.engine.catalog.terms import Terms
+from penstock.engine.commit.sync_pool import SyncPool
+from penstock.engine.home.storage import Storage
+from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.settings import Settings
-from penstock.engine.storage import Storage
-from penstock.engine.sync_pool import SyncPool
-from penstock.engine.terms import Terms
+from penstock.engine.table.open_table import LiveTable
 from penstock.errors import ClosedError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.log.settings import LogSettings

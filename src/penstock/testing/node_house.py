@@ -10,7 +10,7 @@ from typing import Any
 from penstock.client.connection import Connection, connect
 from penstock.client.retry import Retry
 from penstock.engine.engine import Engine
-from penstock.engine.live_table import LiveTable
+from penstock.engine.table.open_table import LiveTable
 from penstock.errors import DirectoryInUseError
 from penstock.server.serve import serve
 from penstock.server.server import Server

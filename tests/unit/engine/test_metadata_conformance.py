@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.metadata import (
+from penstock.engine.metadata.sqlite_store import SqliteMetadataStore
+from penstock.engine.metadata.store import (
     ABSENT,
     KEY_LENGTH_MAX,
     VALUE_BYTES_MAX,
@@ -19,7 +20,6 @@ from penstock.engine.metadata import (
     MetadataStore,
     Put,
 )
-from penstock.engine.sqlite_metadata import SqliteMetadataStore
 from penstock.errors import ClosedError, ConflictError, LimitError
 
 

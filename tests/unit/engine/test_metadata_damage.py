@@ -14,16 +14,16 @@ from random import Random
 import pytest
 
 from penstock.codec.stored.framed import frame
-from penstock.engine.metadata import Delete, Entry, Put
-from penstock.engine.metadata_file import LOG, MARK
-from penstock.engine.metadata_mark import FORMAT_VERSION, MAGIC, SLOT_BYTES
-from penstock.engine.sqlite_metadata import SqliteMetadataStore
+from penstock.engine.metadata.mark import FORMAT_VERSION, MAGIC, SLOT_BYTES
+from penstock.engine.metadata.sqlite_file import LOG, MARK
+from penstock.engine.metadata.sqlite_store import SqliteMetadataStore
+from penstock.engine.metadata.store import Delete, Entry, Put
 from penstock.errors import CorruptionError, PenstockError, UnavailableError, UnsupportedError
 
 _WRITER = """
 import os, sys
-from penstock.engine.metadata import Delete, Put
-from penstock.engine.sqlite_metadata import SqliteMetadataStore
+from penstock.engine.metadata.store import Delete, Put
+from penstock.engine.metadata.sqlite_store import SqliteMetadataStore
 
 store = SqliteMetadataStore(sys.argv[1])
 for number in range(int(sys.argv[2])):

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.metadata import Put
-from penstock.engine.metadata_file import FORMAT_VERSION
-from penstock.engine.sqlite_metadata import SqliteMetadataStore
+from penstock.engine.metadata.sqlite_file import FORMAT_VERSION
+from penstock.engine.metadata.sqlite_store import SqliteMetadataStore
+from penstock.engine.metadata.store import Put
 from penstock.errors import CorruptionError, DirectoryInUseError, UnavailableError, UnsupportedError
 
 _WRITER = """
 import sys
-from penstock.engine.metadata import Put
-from penstock.engine.sqlite_metadata import SqliteMetadataStore
+from penstock.engine.metadata.store import Put
+from penstock.engine.metadata.sqlite_store import SqliteMetadataStore
 
 store = SqliteMetadataStore(sys.argv[1])
 number = 0

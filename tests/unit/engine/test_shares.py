@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.engine.cuts import Cuts
+from penstock.engine.changes.reader_pins import ReaderPins
 from penstock.engine.engine import Engine
-from penstock.engine.metadata import MemoryMetadataStore
-from penstock.engine.named_cuts import NamedCuts
-from penstock.engine.reader_pins import ReaderPins
+from penstock.engine.metadata.store import MemoryMetadataStore
+from penstock.engine.scan.cuts import Cuts
+from penstock.engine.scan.named_cuts import NamedCuts
 from penstock.engine.settings import Settings
 from penstock.errors import LimitError, OverloadedError, PenstockError, TooManyScannersError
 from penstock.model.node.calls import OpenScan, Operation, WriteCall

@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 from tests.unit.spark.test_stream_reader import Stream, ids
 
 import penstock
+from penstock.engine.backup.restore import restore_backup
 from penstock.engine.engine import Engine
-from penstock.engine.restore import restore_backup
 from penstock.errors import ConflictError, InvalidError
 from penstock.spark.reading import cut
 from penstock.spark.source import PenstockDataSource

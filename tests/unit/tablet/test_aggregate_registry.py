@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from penstock.engine.live_table import LiveTable
+from penstock.engine.table.open_table import LiveTable
 from penstock.errors import ArithmeticOverflowError, LimitError, PenstockError, UnsupportedError
 from penstock.model.node.calls import Operation
 from penstock.model.schema.aggregate import AggFunction, types_taken

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from penstock.engine.live_table import LiveTable
+from penstock.engine.table.open_table import LiveTable
 from penstock.errors import (
     ArithmeticOverflowError,
     DeleteDisabledError,

@@ -1,0 +1,1 @@
+"""Backup and restore of a whole node. Imports `engine.leases`, `engine.scan` and below."""

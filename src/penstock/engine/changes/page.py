@@ -1,0 +1,87 @@
+"""One page of changes: as many as there is room for, with the facts that a changelog adds to each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.changes.images import ChangeImages, Shown
+from penstock.engine.rows.page_size import BatchSize, fitting
+from penstock.engine.rows.read_errors import reading
+from penstock.model.node.calls import ChangePage
+from penstock.model.place.bucket import TableBucket
+from penstock.tablet.view.span import RowBlock
+from penstock.tablet.view.view import TabletView
+
+_CHUNK_FIRST: Final = 2_048
+"""Rows before may be far larger than the changes that replaced them, so the first chunk is a small one."""
+
+_TYPE: Final = pa.field("_change_type", pa.string(), nullable=False)
+_OFFSET: Final = pa.field("_offset", pa.int64(), nullable=False)
+_TIMESTAMP: Final = pa.field("_timestamp", pa.timestamp("us", tz="UTC"), nullable=False)
+_BUCKET: Final = pa.field("_bucket", pa.int32(), nullable=False)
+_PARTITION: Final = pa.field("_partition", pa.string(), nullable=False)
+
+
+def read_page(
+    view: TabletView, name: TableBucket, images: ChangeImages, *, start: int, end: int, room: int
+) -> ChangePage:
+    """Return changes of [start, end), from the first on, at least one, and as many as fit into `room` bytes.
+
+    Raises:
+        UnavailableError: the disk refused.
+        CorruptionError: stored bytes are damaged.
+    """
+    added = 12 if name.partition is None else 16 + len(name.partition.encode())
+    with reading(name):
+        pieces, next_offset = _pieces(view, images, start=start, end=end, room=room, added=added)
+        batch = pa.concat_batches(pieces)
+        stamps = view.directory(start, next_offset).timestamps_of(batch.column(_OFFSET.name).to_numpy())
+    columns = [*batch.columns, pa.array(stamps * 1000, _TIMESTAMP.type)]
+    columns.append(pa.repeat(pa.scalar(name.bucket, _BUCKET.type), batch.num_rows))
+    fields = [*batch.schema, _TIMESTAMP, _BUCKET]
+    if name.partition is not None:
+        columns.append(pa.repeat(pa.scalar(name.partition, _PARTITION.type), batch.num_rows))
+        fields.append(_PARTITION)
+    return ChangePage(
+        name, pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)), start, next_offset, view.visible
+    )
+
+
+def _pieces(
+    view: TabletView, images: ChangeImages, *, start: int, end: int, room: int, added: int
+) -> tuple[list[pa.RecordBatch], int]:
+    """Return rows of the changelog, and the offset after them; every row will have `added` bytes more."""
+    pieces: list[pa.RecordBatch] = []
+    schema = pa.schema([*images.shown, _TYPE, _OFFSET])
+    next_offset, chunk = start, _CHUNK_FIRST
+    for block in view.changes(start, end, images.stored):
+        place = 0
+        while place < len(block.offsets):
+            part = RowBlock(block.offsets[place : place + chunk], block.batch.slice(place, chunk))
+            shown = images.show(view, part)
+            batch = pa.RecordBatch.from_arrays([*shown.columns, shown.types, pa.array(shown.offsets)], schema=schema)
+            size_at = _sizes(batch, shown, added)
+            count, size = fitting(size_at, len(part.offsets), room, least=int(not pieces))
+            if count:
+                pieces.append(batch.slice(0, int(shown.ends[count - 1])))
+                next_offset = int(part.offsets[count - 1]) + 1
+            if count < len(part.offsets):
+                return pieces, next_offset
+            place, room = place + count, room - size
+            # Grow, but not far beyond what still fits: images that do not are gathered in vain.
+            chunk = max(1, min(2 * chunk, room * count // max(size, 1) + count // 8 + 1))
+    return pieces, next_offset
+
+
+def _sizes(batch: pa.RecordBatch, shown: Shown, added: int) -> Callable[[int], int]:
+    ends, size_of = np.concatenate([[0], shown.ends]), BatchSize(batch)
+
+    def size_at(changes: int) -> int:
+        rows = int(ends[changes])
+        return size_of(rows) + rows * added
+
+    return size_at

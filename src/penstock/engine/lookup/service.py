@@ -1,0 +1,192 @@
+"""Rows by key, and rows by the first columns of their key, against one view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.codec.keys.keys import sort_keys
+from penstock.engine.commit.committer import TableView
+from penstock.engine.lookup.index_reads import IndexReads, read_index
+from penstock.engine.lookup.key_rows import KeyRows
+from penstock.engine.rows.read_errors import reading
+from penstock.engine.table.open_table import LiveTable
+from penstock.errors import PenstockError, SchemaMismatchError
+from penstock.model.node.calls import LookupCall, LookupResult
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.change import NO_OFFSET
+from penstock.model.schema.projection import Projection
+from penstock.model.schema.schema import Schema
+from penstock.tablet.tablet import Tablet
+from penstock.tablet.view.row_reads import read_row
+
+Offsets = npt.NDArray[np.int64]
+Parts = dict[BucketId, Offsets | None]
+Found = tuple[TableView, list[pa.Array], npt.NDArray[np.bool_]]
+Buckets = TypeVar("Buckets", bound=Collection[BucketId])
+
+FOUND: Final = "_found"
+_SHORT_KEYS_MAX: Final = 1_000
+_PLANS_MAX: Final = 64
+_ONE_FOUND: Final = np.ones(1, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class LookupPlan:
+    """What a lookup reads and shows: keys come from whoever asks, values from the log."""
+
+    names: tuple[str, ...]
+    value_names: tuple[str, ...]
+    stored: pa.Schema
+    shown: pa.Schema
+
+    @classmethod
+    def of(cls, schema: Schema, columns: tuple[str, ...] | None) -> LookupPlan:
+        """Return the plan of a lookup by a reader who knows that schema.
+
+        Raises:
+            InvalidError: a column is unknown or named twice, or there is none.
+        """
+        projection = Projection(schema, columns)
+        values = [column for column in projection.columns if column.name not in schema.primary_key]
+        shown = [pa.field(c.name, c.type, nullable=c.name not in schema.primary_key) for c in projection.columns]
+        return cls(
+            projection.names,
+            tuple(column.name for column in values),
+            pa.schema([pa.field(str(column.id), column.type) for column in values]),
+            pa.schema([*shown, pa.field(FOUND, pa.bool_(), nullable=False)]),
+        )
+
+
+_PLANS: Final[WeakKeyDictionary[LiveTable, dict[tuple[int, tuple[str, ...] | None], LookupPlan]]] = WeakKeyDictionary()
+"""Making a plan takes as long as finding a row, and the same few are asked for again and again."""
+
+
+def lookup(table: LiveTable, call: LookupCall) -> LookupResult:
+    """Return one row for each key, in the order asked: the key as given, `_found`, and nulls where there is none.
+
+    Raises:
+        UnsupportedError: the table has no key.
+        SchemaMismatchError: the keys do not fit the table.
+        InvalidError: a column is unknown.
+        NotLeaderError: a bucket is not led here.
+    """
+    keys = KeyRows.of(table, call.keys)
+    if not keys.complete:
+        raise SchemaMismatchError("a key has every key column", primary_key=list(table.info.primary_key))
+    plan = _plan(table, call)
+    return _despite_drops(keys.buckets, lambda parts: _look_up(table, keys, parts, plan))
+
+
+def prefix_lookup(table: LiveTable, call: LookupCall) -> LookupResult:
+    """Return the live rows whose first key columns equal the one row of `keys`, in key order.
+
+    Raises:
+        UnsupportedError: the table has no key.
+        SchemaMismatchError: the columns are not the first of the key, or do not fit.
+        InvalidError: a column is unknown, or there is not one row.
+        NotLeaderError: a bucket is not led here.
+    """
+    keys = KeyRows.of(table, call.keys)
+    if keys.count != 1:
+        raise SchemaMismatchError("a prefix lookup takes one row", rows=keys.count)
+    if keys.complete:
+        found = lookup(table, call)
+        rows = found.batch.filter(found.batch.column(FOUND)).drop_columns([FOUND])
+        return LookupResult(rows, found.offsets)
+    projection = Projection(table.known_schema(call.schema_id), call.columns)
+    return _despite_drops(keys.possible_buckets, lambda buckets: _look_up_prefix(table, keys, buckets, projection))
+
+
+def _despite_drops(resolve: Callable[[], Buckets], look: Callable[[Buckets], LookupResult]) -> LookupResult:
+    """Look in the buckets that there are, and anew if others are there by then: rows go with their partition."""
+    buckets = resolve()
+    while True:
+        try:
+            return look(buckets)
+        except PenstockError:
+            before, buckets = buckets, resolve()
+            if set(before) == set(buckets):
+                raise
+
+
+def _look_up(table: LiveTable, keys: KeyRows, parts: Parts, plan: LookupPlan) -> LookupResult:
+    view, values, found = (_find_one if keys.count == 1 else _find)(table, keys, parts, plan.stored)
+    arrays = keys.arrays | dict(zip(plan.value_names, values, strict=True))
+    columns = [arrays[name] for name in plan.names]
+    batch = pa.RecordBatch.from_arrays([*columns, pa.array(found, pa.bool_())], schema=plan.shown)
+    return LookupResult(batch, {table.name(bucket): view[bucket].visible for bucket in parts})
+
+
+def _look_up_prefix(table: LiveTable, keys: KeyRows, buckets: list[BucketId], projection: Projection) -> LookupResult:
+    prefix = keys.encode()[0].as_py()
+    reads: IndexReads = {bucket: partial(Tablet.lookup_prefix, prefix=prefix) for bucket in buckets}
+    view, offsets = read_index(table.committer, reads, short=False)
+    stored = projection.stored_with(table.schema.key_fields if len(buckets) > 1 else ())
+    pieces = [pa.RecordBatch.from_pylist([], schema=stored)]
+    for bucket in buckets:
+        with reading(table.name(bucket)):
+            pieces.append(view[bucket].gather(offsets[bucket], stored))
+    rows = pa.concat_batches(pieces)
+    if len(buckets) > 1:
+        rows = rows.take(pa.array(sort_keys(table.schema.encode_keys(rows)).order))
+    return LookupResult(projection.show(rows), {table.name(bucket): view[bucket].visible for bucket in buckets})
+
+
+def _plan(table: LiveTable, call: LookupCall) -> LookupPlan:
+    plans = _PLANS.setdefault(table, {})
+    plan = plans.get((call.schema_id, call.columns))
+    if plan is None:
+        if len(plans) >= _PLANS_MAX:
+            plans.clear()
+        plan = LookupPlan.of(table.known_schema(call.schema_id), call.columns)
+        plans[call.schema_id, call.columns] = plan
+    return plan
+
+
+def _find(table: LiveTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> Found:
+    """Return the columns of the rows in the order of the keys, null where there is none, and which there are."""
+    encoded = keys.encode()
+    # The index is read in key order, in which neighbours are found together.
+    sought = {bucket: sort_keys(encoded if rows is None else encoded.take(rows)) for bucket, rows in parts.items()}
+    reads: IndexReads = {bucket: partial(Tablet.lookup, keys=some.keys) for bucket, some in sought.items()}
+    view, found = read_index(table.committer, reads, short=keys.count <= _SHORT_KEYS_MAX)
+    places = np.full(keys.count, -1, np.int64)
+    pieces: list[pa.RecordBatch] = []
+    count = 0
+    for bucket, rows in parts.items():
+        offsets = found[bucket]
+        hits = offsets != NO_OFFSET
+        with reading(table.name(bucket)):
+            pieces.append(view[bucket].gather(offsets[hits], stored))
+        order = sought[bucket].order[hits]
+        places[order if rows is None else rows[order]] = np.arange(count, count + len(order))
+        count += len(order)
+    return view, _placed(pieces, places, stored), places != -1
+
+
+def _find_one(table: LiveTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> Found:
+    """Do the same for one key, with less ado."""
+    view, offset = table.view, NO_OFFSET
+    for bucket in parts:
+        view, found = read_index(table.committer, {bucket: partial(Tablet.lookup, keys=keys.encode())}, short=True)
+        offset = int(found[bucket][0])
+        if offset != NO_OFFSET:
+            with reading(bucket):
+                return view, read_row(view[bucket], offset, stored), _ONE_FOUND
+    return view, [pa.nulls(1, field.type) for field in stored], ~_ONE_FOUND
+
+
+def _placed(pieces: list[pa.RecordBatch], places: Offsets, stored: pa.Schema) -> list[pa.Array]:
+    """Return columns in which each row stands at its place, null where there is none."""
+    if not stored.names:
+        return []
+    rows = pa.concat_batches([pa.RecordBatch.from_pylist([], schema=stored), *pieces])
+    return list(rows.take(pa.array(places, mask=places == -1)).columns)

@@ -1,0 +1,223 @@
+"""Who may write what: every write of a table is asked here, in the committer, from memory alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.engine.commit.group import NOBODY, OwnerStamp, QueuedWrite
+from penstock.engine.owners.attempts import AttemptCounts
+from penstock.engine.owners.column_locks import ColumnLocks
+from penstock.engine.owners.live_owner import LiveOwner
+from penstock.engine.owners.store import OwnerBook
+from penstock.engine.owners.undo import OwnerUndo
+from penstock.engine.table.open_table import LiveTable
+from penstock.errors import FencedError, InvalidError, UnsupportedError
+from penstock.model.node.calls import WriteCall
+from penstock.model.node.owner_token import NO_EPOCH, OwnerToken
+from penstock.model.node.principal import current
+from penstock.model.place.bucket import BucketId
+from penstock.model.place.facts import NO_ID
+from penstock.runtime.clock import Clock
+from penstock.tablet.state.owner_state import AttemptRun
+from penstock.tablet.tablet import Tablet
+
+
+class OwnerGuard:
+    """Implements `Guard` for the owners of one table."""
+
+    def __init__(self, table: LiveTable, book: OwnerBook, undo: OwnerUndo, clock: Clock) -> None:
+        self._table = table
+        self._book = book
+        self._undo = undo
+        self.locks = ColumnLocks(table, book, clock)
+        self.counts = AttemptCounts()
+
+    def stamp(self, call: WriteCall, queued: QueuedWrite) -> None:
+        """Say in whose name a write is made."""
+        assert call.owner is not None
+        token = OwnerToken.from_bytes(call.owner)
+        self.check_token(token)
+        if call.attempt != NO_ID:
+            self.require_epoch(token)
+        if token.epoch != NO_EPOCH and not self._table.info.keyed:
+            raise UnsupportedError(
+                "a log table cannot take rows back; stage them: t.stage(data, owner=token, attempt=...)",
+                table=self._table.info.path,
+            )
+        queued.stamp = OwnerStamp(token.number, token.fence, token.epoch, call.attempt)
+        if queued.shape is not None:
+            queued.shape = (queued.shape, queued.stamp)
+
+    def check_token(self, token: OwnerToken) -> None:
+        """Refuse a token of another table, or of somebody else's owner. In the caller's own thread.
+
+        Raises:
+            InvalidError: it is of another table.
+            PermissionDeniedError: the owner is somebody else's.
+        """
+        if token.table_id != self._table.info.table_id:
+            raise InvalidError(
+                "the owner belongs to another table; acquire one of this table",
+                owner=token.owner,
+                table=self._table.info.path,
+            )
+        owner = self._book.find(token.owner)
+        if owner is not None:
+            owner.record.check_principal(current())
+
+    def require_epoch(self, token: OwnerToken) -> None:
+        """Refuse a token of no epoch where rows belong to an attempt of one.
+
+        Raises:
+            ConflictError: the owner's last epoch was undone, or is committed.
+            InvalidError: the owner writes outside epochs.
+        """
+        if token.epoch != NO_EPOCH:
+            return
+        owner = self._book.find(token.owner)
+        if owner is not None:
+            owner.record.check_outside()
+        raise InvalidError(
+            "rows of an attempt belong to an epoch; begin() one and pass owner.token(epoch)", owner=token.owner
+        )
+
+    def applied(self, call: WriteCall, queued: QueuedWrite) -> None:
+        """Count the rows of an attempt."""
+        if call.attempt != NO_ID:
+            self.counts.add(queued.stamp, call.batch.num_rows, call.writer_id, call.sequence)
+
+    def check(self, write: QueuedWrite) -> None:
+        """Raise why the owner of a write may not write now, if it may not."""
+        if write.stamp.owner != NOBODY.owner:
+            self._table.committer.run(lambda: self.check_write(write.stamp))
+
+    def wants_settling(self, write: QueuedWrite) -> bool:
+        """Tell whether to admit a write means to change something first."""
+        if not len(self._book):
+            return False
+        stamp = write.stamp
+        if stamp.attempt != NO_ID and any(run.current != stamp.attempt for _, run in self._runs(write)):
+            return True
+        return bool(self.locks.leftovers(write)) or self.locks.may_remove(write)
+
+    def admit(self, write: QueuedWrite) -> None:
+        """Let a write in, or raise why not."""
+        stamp = write.stamp
+        owner = None if stamp.owner == NOBODY.owner else self.check_write(stamp)
+        if owner is None and not len(self._book):
+            return
+        self.locks.check(write, owner)
+        for other in self.locks.leftovers(write):
+            self._undo.undo(other)
+        if owner is not None and stamp.attempt != NO_ID:
+            self._open_attempt(write, owner)
+        if self.locks.may_remove(write) and self.locks.removes(write):
+            if owner is not None:
+                self.locks.check_undoable(write, owner)
+            self.settle_removal(stamp.owner)
+        self._tell_doubts(write)
+        if owner is None or stamp.epoch == NO_EPOCH:
+            return
+        for bucket in write.parts:
+            tablet = self._table.committer.tablets.get(bucket)
+            if tablet is not None:
+                self._undo.note(owner, tablet, tablet.view.visible)
+
+    def settle_removal(self, besides: int) -> bool:
+        """Make room for rows that go; tell whether anything had to be undone for it.
+
+        Raises:
+            LockedError: another owner holds a column.
+        """
+        others = self.locks.check_removal(besides)
+        for other in others:
+            self._undo.undo(other)
+        return bool(others)
+
+    def doubted(self, stamp: OwnerStamp, bucket: BucketId) -> int | None:
+        """Return the offset from which on rows may hang on changes that an undo takes back, but not this write."""
+        starts = [
+            owner.pending[bucket]
+            for owner in self._book
+            if bucket in owner.pending and (owner.record.number != stamp.owner or self._has_attempts(stamp, bucket))
+        ]
+        return min(starts, default=None)
+
+    def adopt(self, tablet: Tablet) -> None:
+        """Pin what owners have uncommitted in a bucket that is taken up."""
+        for owner in self._book:
+            owner.pending.pop(tablet.bucket, None)
+            owner.reach.pop(tablet.bucket, None)
+            self._undo.adopt(owner, tablet)
+            for attempt in tablet.state.owners.run(owner.record.number, owner.record.fence).opened:
+                self.counts.doubt(attempt)
+
+    def check_write(self, stamp: OwnerStamp) -> LiveOwner:
+        """Return the owner that may write under a stamp.
+
+        Raises:
+            FencedError: it was dropped, taken over, or its epoch is not open (any more).
+            ConflictError: it names no epoch, and the owner writes in epochs.
+        """
+        owner = next((owner for owner in self._book if owner.record.number == stamp.owner), None)
+        if owner is None:
+            raise FencedError("the owner was dropped since; acquire it again")
+        record = owner.record
+        if record.lost or record.released or record.fence != stamp.fence:
+            raise FencedError(
+                "a newer holder or a later epoch has taken over; this one may write nothing",
+                owner=record.owner,
+                fence=stamp.fence,
+                newest=record.fence,
+            )
+        if stamp.epoch == NO_EPOCH:
+            record.check_outside()
+        elif stamp.epoch != record.opened:
+            raise FencedError(
+                "the epoch is not open: it was committed, undone or never begun; begin it",
+                owner=record.owner,
+                epoch=stamp.epoch,
+                open=record.opened,
+                committed=record.committed,
+            )
+        return owner
+
+    def _tell_doubts(self, write: QueuedWrite) -> None:
+        if not any(owner.pending for owner in self._book):
+            return
+        doubts = {bucket: self.doubted(write.stamp, bucket) for bucket in write.parts}
+        if any(doubted is not None for doubted in doubts.values()):
+            write.parts = {bucket: replace(part, doubted=doubts[bucket]) for bucket, part in write.parts.items()}
+
+    def _has_attempts(self, stamp: OwnerStamp, bucket: BucketId) -> bool:
+        """Tell whether a write of no attempt may meet what an attempt of its epoch wrote: that may be undone alone."""
+        tablet = self._table.committer.tablets.get(bucket)
+        if stamp.attempt != NO_ID or tablet is None:
+            return False
+        run = tablet.state.owners.run(stamp.owner, stamp.fence)
+        return bool(run.opened) and run.ended is None
+
+    def _runs(self, write: QueuedWrite) -> list[tuple[BucketId, AttemptRun]]:
+        tablets = self._table.committer.tablets
+        return [
+            (bucket, tablets[bucket].state.owners.run(write.stamp.owner, write.stamp.fence))
+            for bucket in write.parts
+            if bucket in tablets
+        ]
+
+    def _open_attempt(self, write: QueuedWrite, owner: LiveOwner) -> None:
+        """Take over from an attempt that has not ended; drop the rows where one has."""
+        attempt, parts = write.stamp.attempt, dict(write.parts)
+        runs = self._runs(write)
+        for bucket, run in runs:
+            if run.ended is None and (attempt in run.fenced or (attempt in run.opened and run.current != attempt)):
+                raise FencedError("a newer attempt writes this bucket; this one may write nothing", bucket=bucket)
+        for bucket, run in runs:
+            if run.ended is not None:
+                del parts[bucket]
+                if run.ended != attempt:
+                    self.counts.lose(write.stamp, run.ended)
+            elif run.current not in {None, attempt}:
+                self._undo.undo_attempt(owner, bucket, run.current or NO_ID)
+        write.late = len(parts) < len(write.parts)
+        write.parts = parts

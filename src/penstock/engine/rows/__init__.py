@@ -1,0 +1,1 @@
+"""Rows of a page: how many fit, and which error a reader gets when stored bytes cannot be read. Pure."""

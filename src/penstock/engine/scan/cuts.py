@@ -1,0 +1,220 @@
+"""Cuts: one offset per bucket, all of one moment, pinned while somebody reads at them.
+
+A cut that nobody touched for a scanner's TTL is forgotten, and its pins with it. Opening a scanner
+with the cut, and every page of one, touches it.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.engine.settings import Settings
+from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.pins import not_led, pin, unpin
+from penstock.errors import (
+    InvalidError,
+    OffsetOutOfRangeError,
+    TooManyScannersError,
+    UnknownOrExpiredScannerError,
+)
+from penstock.model.node.calls import Cut
+from penstock.model.node.principal import current
+from penstock.model.node.share import Share
+from penstock.model.place.bucket import BucketId, TableBucket
+from penstock.runtime.clock import Clock
+from penstock.tablet.tablet import Tablet
+
+CUTS_MAX: Final = 10_000
+
+
+@dataclass(slots=True)
+class _OpenCut:
+    table: LiveTable
+    offsets: Mapping[BucketId, int]
+    tablets: dict[BucketId, Tablet]
+    ids: Mapping[TableBucket, BucketId]
+    used_ms: int
+    principal: str
+
+
+class Cuts:
+    """The open cuts of a node. Thread-safe."""
+
+    def __init__(self, settings: Settings, clock: Clock, most: int = CUTS_MAX) -> None:
+        self._most = most
+        self._ttl_ms = settings.scanner_ttl_ms
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._cuts: dict[str, _OpenCut] = {}
+        self._callers: Counter[str] = Counter()
+
+    def open(
+        self,
+        table: LiveTable,
+        as_of: Mapping[TableBucket, int] | None = None,
+        buckets: Sequence[TableBucket] | None = None,
+    ) -> Cut:
+        """Take and pin the present cut of some buckets (None: all), or pin the one given.
+
+        Raises:
+            InvalidError: no such bucket, or `as_of` leaves one out.
+            PartitionNotFoundError: a partition does not exist (any more).
+            OffsetOutOfRangeError: `as_of` is below a base or beyond an end.
+            NotLeaderError: a bucket is not led here.
+            TooManyScannersError: there are too many cuts, or too many of this caller.
+        """
+        who = current()
+        share = Share(who, self._most)
+        with self._lock:
+            if not share.fits(self._callers[who]):
+                raise share.refusal(TooManyScannersError, "the open cuts", "release some, or wait until they expire")
+            if len(self._cuts) >= self._most:
+                raise TooManyScannersError(
+                    "too many cuts are open; release some, or wait until they expire", max=self._most
+                )
+        births = table.births_and_view()[0] if as_of is None and table.info.partitioned else None
+        if as_of is None:
+            names = {table.bucket_id(bucket): bucket for bucket in (table.buckets() if buckets is None else buckets)}
+        elif buckets is None:
+            names = _all_of(table, as_of)
+        else:
+            names = {_find(table, bucket, as_of): bucket for bucket in buckets}
+        cut_id = uuid.uuid4().hex
+        pin_name = _pin_name(cut_id)
+        offsets = _present(table, names, pin_name) if as_of is None else _given(table, names, as_of, pin_name)
+        tablets = {bucket: tablet for bucket in offsets if (tablet := table.committer.tablets.get(bucket)) is not None}
+        with self._lock:
+            ids = {name: bucket for bucket, name in names.items()}
+            self._cuts[cut_id] = _OpenCut(table, offsets, tablets, ids, self._clock.monotonic_ms(), who)
+            self._callers[who] += 1
+        return Cut(cut_id, {names[bucket]: offset for bucket, offset in offsets.items()}, births)
+
+    def find(self, cut_id: str, name: TableBucket) -> BucketId | None:
+        """Return the bucket that a name stood for when the cut was opened; None if the cut does not know it."""
+        with self._lock:
+            cut = self._cuts.get(cut_id)
+            return None if cut is None else cut.ids.get(name)
+
+    def touch(self, cut_id: str) -> None:
+        """Keep a cut for another TTL.
+
+        Raises:
+            UnknownOrExpiredScannerError: it was released, has expired, or never was.
+        """
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            cut = self._cuts.get(cut_id)
+            if cut is not None and not self._expired(cut, now_ms) and self._is_pinned(cut_id, cut):
+                cut.used_ms = now_ms
+                return
+        self.release(cut_id)
+        raise UnknownOrExpiredScannerError("the cut is unknown or has expired; open it again", cut_id=cut_id)
+
+    def release(self, cut_id: str) -> None:
+        """Unpin a cut; idempotent."""
+        with self._lock:
+            cut = self._cuts.pop(cut_id, None)
+            if cut is not None:
+                self._callers[cut.principal] -= 1
+        if cut is not None:
+            unpin(cut.table, _pin_name(cut_id), cut.offsets)
+
+    def reap(self) -> int:
+        """Release the cuts that have expired; return how many."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            expired = [cut_id for cut_id, cut in self._cuts.items() if self._expired(cut, now_ms)]
+        for cut_id in expired:
+            self.release(cut_id)
+        return len(expired)
+
+    def _is_pinned(self, cut_id: str, cut: _OpenCut) -> bool:
+        """Tell whether the cut is pinned; a bucket that was given up and taken up again is pinned again."""
+        tablets = cut.table.committer.tablets
+        moved = {b: tablets[b] for b, tablet in cut.tablets.items() if b in tablets and tablets[b] is not tablet}
+        if moved:
+            try:
+                pin(cut.table, _pin_name(cut_id), {bucket: cut.offsets[bucket] for bucket in moved})
+            except OffsetOutOfRangeError:
+                return False
+            cut.tablets |= moved
+        return True
+
+    def _expired(self, cut: _OpenCut, now_ms: int) -> bool:
+        return now_ms - cut.used_ms > self._ttl_ms
+
+
+def _pin_name(cut_id: str) -> str:
+    return f"cut-{cut_id}"
+
+
+def _present(table: LiveTable, buckets: Mapping[BucketId, TableBucket], pin_name: str) -> dict[BucketId, int]:
+    """Pin what one view shows; return it."""
+    while True:
+        view = table.view
+        missing = [name for bucket, name in buckets.items() if bucket not in view]
+        if missing:
+            raise not_led(missing[0])
+        offsets = {bucket: view[bucket].visible for bucket in buckets}
+        try:
+            pin(table, pin_name, offsets)
+        except OffsetOutOfRangeError:
+            # Compaction passed between view and pin; the next view is beyond it.
+            continue
+        return offsets
+
+
+def _all_of(table: LiveTable, as_of: Mapping[TableBucket, int]) -> dict[BucketId, TableBucket]:
+    """Return the buckets of a cut of the whole table; a partition that it does not name was born after it.
+
+    Raises:
+        InvalidError: it leaves out a bucket that was there.
+        PartitionNotFoundError: a partition does not exist (any more).
+    """
+    names = {table.bucket_id(name): name for name in as_of}
+    named = {bucket.partition_id for bucket in names}
+    for name in table.buckets():
+        bucket = table.find_id(name)
+        # Ids are given in order: what is older than a partition of the cut was there when it was taken.
+        if name not in as_of and bucket is not None and (bucket.partition_id in named or _is_older(bucket, named)):
+            raise _left_out(name)
+    return names
+
+
+def _is_older(bucket: BucketId, named: Collection[int]) -> bool:
+    return bucket.partition_id == 0 or bucket.partition_id < max(named, default=0)
+
+
+def _find(table: LiveTable, name: TableBucket, as_of: Mapping[TableBucket, int]) -> BucketId:
+    if name not in as_of:
+        raise _left_out(name)
+    return table.bucket_id(name)
+
+
+def _left_out(name: TableBucket) -> InvalidError:
+    return InvalidError(
+        "as_of names every bucket that was there; add it, or say by buckets= which ones to read", bucket=name
+    )
+
+
+def _given(
+    table: LiveTable, buckets: Mapping[BucketId, TableBucket], as_of: Mapping[TableBucket, int], pin_name: str
+) -> dict[BucketId, int]:
+    """Pin the offsets given, once each is known to be readable."""
+    offsets = {bucket: as_of[name] for bucket, name in buckets.items()}
+    view = table.view
+    for bucket, offset in offsets.items():
+        if bucket in view and offset > view[bucket].visible:
+            raise OffsetOutOfRangeError(
+                "offset is beyond the end of the bucket",
+                bucket=buckets[bucket],
+                offset=offset,
+                end=view[bucket].visible,
+            )
+    pin(table, pin_name, offsets)
+    return offsets

@@ -1,0 +1,166 @@
+"""Named cuts: the first to ask under a name fixes the cut, everybody after that gets the same one.
+
+The tasks of one job run on many machines and know nothing of each other but the job's name. A named
+cut gives them one snapshot of a table without anybody planning it. It is pinned while it is in use and
+for a time after that, and written down, so that a task that is tried again after a restart of the node
+gets the same offsets. A restart drops the pins: until somebody asks again, retention alone protects them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.engine.metadata.store import Delete, MetadataStore, Put
+from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.pins import pin, unpin
+from penstock.errors import InvalidError, OffsetOutOfRangeError, PartitionNotFoundError, TooManyScannersError
+from penstock.model.node.calls import Cut
+from penstock.model.node.principal import current
+from penstock.model.node.share import Share
+from penstock.model.place.bucket import BucketId
+from penstock.runtime.clock import Clock
+
+PREFIX: Final = "named-cuts/"
+NAME_LENGTH_MAX: Final = 400
+CUTS_MAX: Final = 10_000
+TTL_MS_MAX: Final = 24 * 3_600_000
+
+
+@dataclass(slots=True)
+class _NamedCut:
+    key: str
+    table: LiveTable
+    offsets: Mapping[BucketId, int]
+    ttl_ms: int
+    used_ms: int
+    written_ms: int
+    principal: str
+
+    @property
+    def pin_name(self) -> str:
+        return f"cut-{self.key}"
+
+
+class NamedCuts:
+    """The named cuts of a node. Thread-safe."""
+
+    def __init__(self, metadata: MetadataStore, clock: Clock, most: int = CUTS_MAX) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._most = most
+        self._lock = threading.Lock()
+        self._cuts: dict[str, _NamedCut] = {}
+        self._forget_expired()
+
+    def take(self, table: LiveTable, name: str, ttl_ms: int) -> Cut:
+        """Return the cut of that name, the present one if there is none yet; keep it for `ttl_ms` from now.
+
+        Raises:
+            InvalidError: name or time are not what they may be.
+            OffsetOutOfRangeError: the cut was fixed, but can no longer be read.
+            PartitionNotFoundError: the cut was fixed, but a partition of it is gone.
+            NotLeaderError: a bucket is not led here.
+            TooManyScannersError: there are too many, or too many of this caller.
+        """
+        if not name or not name.isprintable() or len(name) > NAME_LENGTH_MAX:
+            raise InvalidError(f"a cut's name has 1 to {NAME_LENGTH_MAX} printable characters", name=ascii(name)[:80])
+        if not 0 < ttl_ms <= TTL_MS_MAX:
+            raise InvalidError("a named cut is kept for up to a day after its last use", ttl_ms=ttl_ms)
+        key = f"{PREFIX}{table.info.table_id}/{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+        with self._lock:
+            cut = self._cuts.get(key)
+            if cut is None or self._expired(cut):
+                self._check_room()
+                cut = self._stored(key, table, ttl_ms) or self._present(key, table, ttl_ms)
+                self._cuts[key] = cut
+            else:
+                # A bucket that was given up and taken up again has lost its pins.
+                pin(table, cut.pin_name, cut.offsets)
+            cut.used_ms = self._clock.monotonic_ms()
+            if cut.used_ms - cut.written_ms > cut.ttl_ms // 4:
+                self._write(cut)
+        return Cut(key, {table.name(bucket): offset for bucket, offset in cut.offsets.items()})
+
+    def reap(self) -> int:
+        """Let go of the cuts that nobody used for their time; return how many."""
+        with self._lock:
+            return self._let_go()
+
+    def _let_go(self) -> int:
+        over = [cut for cut in self._cuts.values() if self._expired(cut)]
+        for cut in over:
+            self._metadata.commit([Delete(cut.key)])
+            del self._cuts[cut.key]
+            unpin(cut.table, cut.pin_name, cut.offsets)
+        return len(over)
+
+    def _check_room(self) -> None:
+        who = current()
+        share = Share(who, self._most)
+        held = Counter(cut.principal for cut in self._cuts.values())
+        if share.fits(held[who]) and len(self._cuts) < self._most:
+            return
+        if self._let_go():
+            self._check_room()
+        elif not share.fits(held[who]):
+            raise share.refusal(TooManyScannersError, "the named cuts", "wait until those of ended jobs expire")
+        else:
+            raise TooManyScannersError("too many named cuts are kept; wait until some expire", max=self._most)
+
+    def _present(self, key: str, table: LiveTable, ttl_ms: int) -> _NamedCut:
+        while True:
+            offsets = {bucket: view.visible for bucket, view in table.view.items()}
+            cut = self._made(key, table, offsets, ttl_ms)
+            try:
+                pin(table, cut.pin_name, offsets)
+            except OffsetOutOfRangeError:
+                # Compaction passed between view and pin; the next view is beyond it.
+                continue
+            self._write(cut)
+            return cut
+
+    def _stored(self, key: str, table: LiveTable, ttl_ms: int) -> _NamedCut | None:
+        entry = self._metadata.get(key)
+        if entry is None:
+            return None
+        facts = json.loads(entry.value)
+        if facts["expires_ms"] <= self._clock.wall_ms():
+            return None
+        table_id = table.info.table_id
+        named = {BucketId(table_id, partition, bucket): offset for partition, bucket, offset in facts["offsets"]}
+        cut = self._made(key, table, named, ttl_ms)
+        for bucket in named:
+            if table.find_name(bucket) is None:
+                raise PartitionNotFoundError(
+                    "the cut was fixed, but a partition of it was dropped since; start the job again",
+                    table=table.info.path,
+                    partition_id=bucket.partition_id,
+                )
+        pin(table, cut.pin_name, named)
+        return cut
+
+    def _made(self, key: str, table: LiveTable, offsets: Mapping[BucketId, int], ttl_ms: int) -> _NamedCut:
+        now_ms = self._clock.monotonic_ms()
+        return _NamedCut(key, table, offsets, ttl_ms, used_ms=now_ms, written_ms=now_ms, principal=current())
+
+    def _write(self, cut: _NamedCut) -> None:
+        offsets = [[bucket.partition_id, bucket.bucket, offset] for bucket, offset in cut.offsets.items()]
+        # A quarter more than its time, for it is written again only when a quarter has passed.
+        facts = {"offsets": offsets, "expires_ms": self._clock.wall_ms() + cut.ttl_ms + cut.ttl_ms // 4}
+        self._metadata.commit([Put(cut.key, json.dumps(facts, separators=(",", ":")).encode())])
+        cut.written_ms = self._clock.monotonic_ms()
+
+    def _forget_expired(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for entry in self._metadata.list(PREFIX):
+            if json.loads(entry.value)["expires_ms"] <= now_ms:
+                self._metadata.commit([Delete(entry.key)])
+
+    def _expired(self, cut: _NamedCut) -> bool:
+        return self._clock.monotonic_ms() - cut.used_ms > cut.ttl_ms

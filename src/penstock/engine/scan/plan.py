@@ -1,0 +1,73 @@
+"""A scan's plan: what is read, checked once, the same for every page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from penstock.engine.scan.resume_token import ResumeToken
+from penstock.model.filter.filter import Filter
+from penstock.model.place.bucket import BucketId
+from penstock.model.schema.projection import Projection
+from penstock.model.schema.schema import Schema
+
+
+class ScannedRows(NamedTuple):
+    """What is read of each row, the same in all scans of the same columns.
+
+    `stored` has the stored columns of the projection, then those that only the filter needs.
+    """
+
+    projection: Projection
+    filter: Filter
+    stored: pa.Schema
+
+    @classmethod
+    def of(cls, schema: Schema, columns: Iterable[str] | None, filter_bytes: bytes) -> ScannedRows:
+        """Return what a reader reads who knows that schema.
+
+        Raises:
+            InvalidError: a column is unknown, or the filter is none on this schema.
+        """
+        projection = Projection(schema, columns)
+        chosen = Filter.from_bytes(filter_bytes, schema)
+        tested = [schema.column(name) for name in chosen.columns]
+        return cls(projection, chosen, projection.stored_with(pa.field(str(c.id), c.type) for c in tested))
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What a scan of one bucket reads, from where to where."""
+
+    schema_id: int
+    bucket: BucketId
+    log_offset: int
+    projection: Projection
+    filter: Filter
+    stored: pa.Schema
+    page_bytes: int
+    end: int | None = None
+    database: str | None = None
+
+    @property
+    def stop(self) -> int:
+        """Return the offset before which the scan ends."""
+        return self.log_offset if self.end is None else min(self.end, self.log_offset)
+
+    def token(self, next_offset: int, limit: int | None) -> bytes:
+        """Return the resume token of a scan that goes on at an offset, with so many rows left to give."""
+        return ResumeToken(
+            schema_id=self.schema_id,
+            bucket=self.bucket,
+            log_offset=self.log_offset,
+            next_offset=next_offset,
+            limit=limit,
+            page_bytes=self.page_bytes,
+            columns=self.projection.ids,
+            filter=self.filter.to_bytes(),
+            end=self.end,
+            database=self.database,
+        ).encode()

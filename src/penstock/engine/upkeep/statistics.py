@@ -1,0 +1,44 @@
+"""The state of a table in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.engine.table.open_table import LiveTable
+from penstock.engine.upkeep.retention import file_bytes
+from penstock.model.node.calls import BucketStats, TableStats
+from penstock.model.place.bucket import TableBucket
+from penstock.tablet.tablet import Tablet
+
+
+def table_stats(table: LiveTable, background: Mapping[str, Any]) -> TableStats:
+    """Return totals and the state of each bucket."""
+    tablets = sorted(table.committer.tablets.values(), key=lambda tablet: tablet.bucket)
+    # One without a name is of a partition that was dropped since.
+    buckets = [_bucket_stats(name, t) for t in tablets if (name := table.find_name(t.bucket)) is not None]
+    return TableStats(
+        rows=sum(bucket.rows for bucket in buckets),
+        live_rows=sum(bucket.live_rows for bucket in buckets),
+        bytes=sum(bucket.bytes for bucket in buckets),
+        buckets=buckets,
+        background=dict(background),
+    )
+
+
+def _bucket_stats(name: TableBucket, tablet: Tablet) -> BucketStats:
+    view = tablet.view
+    runs = [run for span in tablet.state.sealed for run in span.runs]
+    return BucketStats(
+        bucket=name,
+        base=view.base,
+        visible=view.visible,
+        rows=view.rows,
+        # Of a log what readers are shown: changes below the base may be there for who reads them.
+        live_rows=view.live_rows if tablet.schema.keyed else view.visible - view.base,
+        bytes=sum(file_bytes(run) for run in runs) + tablet.tail_bytes,
+        files=len(runs),
+        tail_rows=tablet.tail_rows,
+        checkpoint=tablet.state.checkpoint,
+        pins=tablet.pins.snapshot(),
+    )

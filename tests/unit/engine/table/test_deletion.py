@@ -1,0 +1,52 @@
+"""Delete by filter, while partitions go."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from penstock.engine.commit.group import QueuedWrite
+from penstock.engine.table.deletion import delete_matching
+from penstock.engine.table.open_table import LiveTable
+from penstock.errors import DiskFullError
+from penstock.testing.live_table import LiveTableRig, bucket, live_tables, write
+
+
+@pytest.fixture
+def rig() -> Iterator[LiveTableRig]:
+    with live_tables() as made:
+        yield made
+
+
+@pytest.fixture
+def table(rig: LiveTableRig, monkeypatch: pytest.MonkeyPatch) -> LiveTable:
+    """Return a table of two partitions, the first of which goes as soon as a delete is made or refused."""
+    made = rig.create("default.sales", "day INT, id INT, PRIMARY KEY (day, id)", partitioned_by=["day"])
+    write(made, [{"day": day, "id": 1} for day in (1, 2)])
+    gone, write_found = made.bucket_id(bucket(made, 0, "day=1")).partition_id, made.committer.write_found
+
+    def write_and_drop(find: Callable[[], QueuedWrite]) -> QueuedWrite:
+        try:
+            return write_found(find)
+        finally:
+            made.drop_partition({"day": 1})
+            made.left.remove(gone)
+
+    monkeypatch.setattr(made.committer, "write_found", write_and_drop)
+    return made
+
+
+def test_deletes_are_told_also_of_a_partition_that_goes_right_after(table: LiveTable) -> None:
+    result = delete_matching(table, None)
+
+    assert (result.rows, result.changes) == (2, 2)
+    assert result.offsets == {bucket(table, 0, f"day={day}"): (1, 2) for day in (1, 2)}
+
+
+def test_refusal_names_its_bucket_also_if_the_partition_goes_right_after(rig: LiveTableRig, table: LiveTable) -> None:
+    rig.disk.fail_when(lambda operation: operation.kind == "append", errno.ENOSPC, times=1)
+
+    with pytest.raises(DiskFullError, match=r"bucket=default\.sales/day=1#0"):
+        delete_matching(table, None)
