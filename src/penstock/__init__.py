@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock import errors
-    from penstock.client.change_range import EARLIEST, LATEST
-    from penstock.client.change_stream import ChangeStream
+    from penstock.client.changes.range import EARLIEST, LATEST
+    from penstock.client.changes.stream import ChangeStream
     from penstock.client.connection import Connection, connect
-    from penstock.client.cut import Cut
-    from penstock.client.lease import Lease
-    from penstock.client.owner import Owner
-    from penstock.client.page_scanner import PageScanner
-    from penstock.client.scan import Scan
-    from penstock.client.scan_builder import ScanBuilder
-    from penstock.client.scan_request import ScanSource
+    from penstock.client.cut.cut import Cut
+    from penstock.client.hold.owner import Owner
+    from penstock.client.leases.lease import Lease
+    from penstock.client.pages.page_scanner import PageScanner
+    from penstock.client.scan.builder import ScanBuilder
+    from penstock.client.scan.request import ScanSource
+    from penstock.client.scan.scan import Scan
     from penstock.client.table import Table
-    from penstock.client.writer import Writer
+    from penstock.client.write.writer import Writer
     from penstock.errors import PenstockError
     from penstock.model.filter.filter import col
     from penstock.model.node.calls import Offsets, WriteResult
@@ -44,21 +44,21 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AggFunction": "penstock.model.schema.aggregate",
-    "ChangeStream": "penstock.client.change_stream",
+    "ChangeStream": "penstock.client.changes.stream",
     "Connection": "penstock.client.connection",
-    "Cut": "penstock.client.cut",
-    "EARLIEST": "penstock.client.change_range",
-    "LATEST": "penstock.client.change_range",
-    "Lease": "penstock.client.lease",
+    "Cut": "penstock.client.cut.cut",
+    "EARLIEST": "penstock.client.changes.range",
+    "LATEST": "penstock.client.changes.range",
+    "Lease": "penstock.client.leases.lease",
     "MergeEngine": "penstock.model.table.merge_engine",
     "Offsets": "penstock.model.node.calls",
-    "Owner": "penstock.client.owner",
+    "Owner": "penstock.client.hold.owner",
     "OwnerInfo": "penstock.model.node.owner",
-    "PageScanner": "penstock.client.page_scanner",
+    "PageScanner": "penstock.client.pages.page_scanner",
     "PenstockError": "penstock.errors",
-    "Scan": "penstock.client.scan",
-    "ScanBuilder": "penstock.client.scan_builder",
-    "ScanSource": "penstock.client.scan_request",
+    "Scan": "penstock.client.scan.scan",
+    "ScanBuilder": "penstock.client.scan.builder",
+    "ScanSource": "penstock.client.scan.request",
     "Schema": "penstock.model.schema.schema",
     "Snapshot": "penstock.model.node.lease",
     "Table": "penstock.client.table",
@@ -66,7 +66,7 @@ _HOMES = {
     "TableInfo": "penstock.model.table.table",
     "UndoResult": "penstock.model.node.owner",
     "WriteResult": "penstock.model.node.calls",
-    "Writer": "penstock.client.writer",
+    "Writer": "penstock.client.write.writer",
     "col": "penstock.model.filter.filter",
     "connect": "penstock.client.connection",
     "serve": "penstock.server.serve",

@@ -18,7 +18,7 @@ import pytest
 from pyarrow import flight
 
 import penstock
-from penstock.client.scan_request import compile_filter
+from penstock.client.scan.request import compile_filter
 from penstock.model.node.calls import LookupCall, OpenScan, Operation, PullChanges, WriteCall
 from penstock.model.node.lease import AcquireLease
 from penstock.model.node.owner import AcquireOwner

@@ -21,7 +21,7 @@ import pytest
 from pyarrow import flight
 
 import penstock
-from penstock.client.remote import RemoteNode
+from penstock.client.remote.node import RemoteNode
 from penstock.errors import InvalidError, LimitError, OverloadedError, PenstockError
 from penstock.model.node.calls import LookupCall, OpenScan, Operation, PullChanges, WriteCall
 from penstock.model.node.owner import AcquireOwner

@@ -21,7 +21,7 @@ import pytest
 from pyarrow import flight
 
 import penstock
-from penstock.client.remote import RemoteNode
+from penstock.client.remote.node import RemoteNode
 from penstock.errors import PenstockError
 from penstock.model.node.calls import OpenScan, PullChanges
 from penstock.server.tokens import hash_token, make_token

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from penstock.client.change_stream import ChangeStream
+from penstock.client.changes.stream import ChangeStream
 from penstock.client.connection import Connection
-from penstock.client.remote import RemoteNode
+from penstock.client.remote.node import RemoteNode
 from penstock.client.table import Table
 from penstock.errors import TimedOutError
 from penstock.testing.server import ServerProcess

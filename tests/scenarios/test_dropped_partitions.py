@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.client import change_stream
+from penstock.client.changes import stream as change_stream
 from penstock.errors import InvalidError, OffsetOutOfRangeError, PartitionNotFoundError
 from penstock.testing.server import ServerProcess
 

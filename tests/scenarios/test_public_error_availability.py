@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock import errors
 from penstock.client.connection import Connection
-from penstock.client.remote import RemoteNode
+from penstock.client.remote.node import RemoteNode
 from penstock.engine.engine import Engine
 from penstock.model.node.calls import Operation, WriteCall
 from penstock.server.server import Listen, Server

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.client.retry import Retry
+from penstock.client.link.retry import Retry
 from penstock.errors import UnavailableError
 from penstock.testing.server import ServerProcess
 

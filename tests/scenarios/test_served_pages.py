@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.client.call_streams import CallStream
+from penstock.client.remote.call_streams import CallStream
 from penstock.engine.scan import page_reader
 from penstock.log import tail
 from penstock.model.node.calls import OpenScan, Page

@@ -57,7 +57,7 @@ def test_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> None:
 
 def test_remote_client_loads_neither_rocksdb_nor_the_server() -> None:
     program = (
-        "import sys, penstock, penstock.client, penstock.client.remote\n"
+        "import sys, penstock, penstock.client, penstock.client.remote.node\n"
         "conn = penstock.connect('penstock://127.0.0.1:1')\n"
         "conn.close()\n"
         "print([name for name in sys.modules if name.startswith(('rocksdict', 'penstock.server', 'penstock.engine'))])"

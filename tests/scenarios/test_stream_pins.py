@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import penstock
-from penstock.client.change_pull import ChangePull
+from penstock.client.pages.change_pull import ChangePull
 from penstock.errors import ClosedError
 from penstock.model.node.calls import ChangePage
 

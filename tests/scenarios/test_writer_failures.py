@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.client.writer import Writer
+from penstock.client.write.writer import Writer
 from penstock.errors import ClosedError, ConflictError, SchemaMismatchError
 
 

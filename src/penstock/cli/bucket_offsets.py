@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.client.cut import CutLike, is_cut_json
+from penstock.client.cut.cut import CutLike, is_cut_json
 from penstock.errors import InvalidError
 from penstock.model.place.bucket import TableBucket, bucket_key
 from penstock.model.table.table import TableInfo

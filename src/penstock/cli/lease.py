@@ -13,7 +13,7 @@ from penstock.cli.options import Output, ResultOutput, Url
 from penstock.cli.output import write_records, write_result
 from penstock.cli.snapshot import SNAPSHOTS, snapshot_records
 from penstock.cli.words import count, examples, say
-from penstock.client.lease import Lease
+from penstock.client.leases.lease import Lease
 from penstock.errors import LeaseNotFoundError
 from penstock.model.place.bucket import bucket_key
 

@@ -12,7 +12,7 @@ from penstock.cli.options import Columns, LeaseOption, Output, TablePathArgument
 from penstock.cli.output import write_batches
 from penstock.cli.row_progress import watch_rows
 from penstock.cli.words import count_rows, examples, is_watched, say
-from penstock.client.scan_request import ScanSource
+from penstock.client.scan.request import ScanSource
 from penstock.client.table import Table
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)

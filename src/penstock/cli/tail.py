@@ -17,8 +17,8 @@ from penstock.cli.bucket_offsets import read_json_object, read_offsets
 from penstock.cli.options import Columns, LeaseOption, Output, TablePathArgument, Url, split_names
 from penstock.cli.output import RowSink, open_sink
 from penstock.cli.words import count_rows, examples, is_watched, say
-from penstock.client.change_range import Start
-from penstock.client.change_stream import ChangeStream
+from penstock.client.changes.range import Start
+from penstock.client.changes.stream import ChangeStream
 from penstock.client.table import Table
 from penstock.errors import InvalidError
 from penstock.model.node.calls import Images

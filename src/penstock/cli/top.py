@@ -18,7 +18,7 @@ from penstock.errors import TableNotFoundError
 
 if TYPE_CHECKING:
     from penstock.client.connection import Connection
-    from penstock.client.lease import Lease
+    from penstock.client.leases.lease import Lease
     from penstock.model.node.calls import ScannerInfo
     from penstock.model.node.owner import OwnerInfo
 

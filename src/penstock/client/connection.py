@@ -13,13 +13,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.client.buckets import BucketName, resolve_bucket
-from penstock.client.lease import Lease, acquire
-from penstock.client.lease_request import Leasable
-from penstock.client.link import Link
-from penstock.client.page_scanner import PageScanner
-from penstock.client.scan import Scan
-from penstock.client.scan_request import check_limit, compile_filter, project
+from penstock.client.leases.lease import Lease, acquire
+from penstock.client.leases.lease_request import Leasable
+from penstock.client.link.buckets import BucketName, resolve_bucket
+from penstock.client.link.link import Link
+from penstock.client.pages.page_scanner import PageScanner
+from penstock.client.scan.request import check_limit, compile_filter, project
+from penstock.client.scan.scan import Scan
 from penstock.client.table import Table
 from penstock.errors import InvalidError
 from penstock.model.node.calls import OpenScan, ScannerInfo
@@ -77,7 +77,7 @@ def connect(
 
 def _remote(url: str, token: str | None, tls: Mapping[str, str | Path] | None) -> Node:
     # Here, not above: who opens a directory needs no Flight.
-    from penstock.client.remote import RemoteNode  # noqa: PLC0415
+    from penstock.client.remote.node import RemoteNode  # noqa: PLC0415
 
     return RemoteNode(url, token=token, tls=tls)
 

@@ -9,23 +9,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.client.buckets import BucketName
-from penstock.client.change_range import EARLIEST, StartLike, is_position
-from penstock.client.change_stream import ChangeStream
-from penstock.client.change_streams import StreamRequest, Timeout, open_changes, open_snapshot_and_follow
-from penstock.client.cut import Cut, CutLike
-from penstock.client.cut_pin import CutPin
-from penstock.client.latest_snapshots import LatestSnapshots
-from penstock.client.lease_handle import LeaseHandle
-from penstock.client.link import Link
-from penstock.client.lookups import Lookups
-from penstock.client.owner import AttemptId, OwnerLike, attempt_bytes, owner_token
-from penstock.client.scan import Scan
-from penstock.client.scan_builder import ScanBuilder
-from penstock.client.scan_request import ScanSource, compile_filter
-from penstock.client.table_owners import TableOwners
-from penstock.client.write_requests import WriteRequests
-from penstock.client.writer import Writer
+from penstock.client.changes.range import EARLIEST, StartLike, is_position
+from penstock.client.changes.stream import ChangeStream
+from penstock.client.changes.streams import StreamRequest, Timeout, open_changes, open_snapshot_and_follow
+from penstock.client.cut.cut import Cut, CutLike
+from penstock.client.cut.cut_pin import CutPin
+from penstock.client.hold.latest_snapshots import LatestSnapshots
+from penstock.client.hold.lease_handle import LeaseHandle
+from penstock.client.hold.owner import AttemptId, OwnerLike, attempt_bytes, owner_token
+from penstock.client.link.buckets import BucketName
+from penstock.client.link.link import Link
+from penstock.client.lookup.lookups import Lookups
+from penstock.client.scan.builder import ScanBuilder
+from penstock.client.scan.request import ScanSource, compile_filter
+from penstock.client.scan.scan import Scan
+from penstock.client.write.requests import WriteRequests
+from penstock.client.write.table_owners import TableOwners
+from penstock.client.write.writer import Writer
 from penstock.errors import InvalidError
 from penstock.model.node.calls import Images, Offsets, TableStats, WriteCall, WriteResult
 from penstock.model.node.lease import Snapshot

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.client.bucket_scan import BucketScan
-from penstock.client.cut_pin import CutPin
-from penstock.client.link import Link
-from penstock.client.log_scan import LogScan
-from penstock.client.page_ahead import PageAhead
-from penstock.client.scan_request import ScanRequest, ScanSource
+from penstock.client.cut.cut_pin import CutPin
+from penstock.client.link.link import Link
+from penstock.client.pages.bucket_scan import BucketScan
+from penstock.client.pages.page_ahead import PageAhead
+from penstock.client.scan.log_scan import LogScan
+from penstock.client.scan.request import ScanRequest, ScanSource
 from penstock.errors import OffsetOutOfRangeError
 from penstock.model.node.calls import OpenScan
 from penstock.model.place.bucket import TableBucket

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from penstock.client.link import Link
+from penstock.client.link.link import Link
 from penstock.errors import InvalidError, OwnerNotFoundError, UnsupportedError
 from penstock.model.table.merge_engine import DeleteBehavior
 from penstock.spark import job_epoch

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.client.change_pull import ChangePull
-from penstock.client.change_range import (
+from penstock.client.changes.range import (
     EARLIEST,
     LATEST,
     StartLike,
@@ -18,8 +17,9 @@ from penstock.client.change_range import (
     require_whole_partitions,
     resolve_starts,
 )
-from penstock.client.link import Link
-from penstock.client.page_ahead import PageAhead
+from penstock.client.link.link import Link
+from penstock.client.pages.change_pull import ChangePull
+from penstock.client.pages.page_ahead import PageAhead
 from penstock.errors import InternalError, InvalidError
 from penstock.model.filter.filter import Filter
 from penstock.model.node.calls import Images, Offsets

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.client.link import Link
+from penstock.client.link.link import Link
 from penstock.errors import ConflictError, LockedError, PenstockError, UnsupportedError
 from penstock.model.node.owner import AcquireOwner, EpochStatus, OwnerGrant
 from penstock.model.node.owner_token import NO_EPOCH, OwnerToken

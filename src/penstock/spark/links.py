@@ -16,9 +16,9 @@ from typing import Final
 
 from pyspark import TaskContext
 
-from penstock.client.link import Link
-from penstock.client.remote import RemoteNode
-from penstock.client.retry import Retry
+from penstock.client.link.link import Link
+from penstock.client.link.retry import Retry
+from penstock.client.remote.node import RemoteNode
 from penstock.spark.options import Options
 
 _log = logging.getLogger("penstock.spark")

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from penstock.client.cast import castable
-from penstock.client.lookups import FOUND, Lookups
-from penstock.client.scan_request import project
+from penstock.client.ingest.cast import castable
+from penstock.client.lookup.lookups import FOUND, Lookups
+from penstock.client.scan.request import project
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.model.table.table import TableInfo
 from penstock.model.words.names import name_list

@@ -12,9 +12,9 @@ from typing import Final
 
 from pyspark import TaskContext
 
-from penstock.client.change_range import decode_position
-from penstock.client.cut_pin import CutPin
-from penstock.client.link import Link
+from penstock.client.changes.range import decode_position
+from penstock.client.cut.cut_pin import CutPin
+from penstock.client.link.link import Link
 from penstock.errors import InvalidError
 from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.client.link import Link
-from penstock.client.scan_request import compile_filter
+from penstock.client.link.link import Link
+from penstock.client.scan.request import compile_filter
 from penstock.model.table.table import TableInfo
 from penstock.spark.change_reader import images_of, parse_start
 from penstock.spark.options import Options

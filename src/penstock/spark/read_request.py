@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from penstock.client.change_pull import change_schema
-from penstock.client.link import Link
-from penstock.client.scan_request import ScanSource, compile_filter, project
+from penstock.client.link.link import Link
+from penstock.client.pages.change_pull import change_schema
+from penstock.client.scan.request import ScanSource, compile_filter, project
 from penstock.errors import InvalidError
 from penstock.model.place.change import RESERVED_NAMES
 from penstock.model.table.table import TableInfo

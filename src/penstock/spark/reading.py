@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.client.cut import Cut, is_cut_json
-from penstock.client.cut_pin import CutPin
-from penstock.client.scan_request import ScanSource
+from penstock.client.cut.cut import Cut, is_cut_json
+from penstock.client.cut.cut_pin import CutPin
+from penstock.client.scan.request import ScanSource
 from penstock.errors import InvalidError
 from penstock.model.place.bucket import TableBucket
 from penstock.model.place.cut_text import write_cut

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from penstock.client.link import Link
+from penstock.client.link.link import Link
 from penstock.errors import PenstockError
 
 

@@ -13,10 +13,10 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.client.bucket_scan import BucketScan
-from penstock.client.link import Link
-from penstock.client.page_ahead import PageAhead
-from penstock.client.snapshot_cut import LeasePin
+from penstock.client.link.link import Link
+from penstock.client.pages.bucket_scan import BucketScan
+from penstock.client.pages.page_ahead import PageAhead
+from penstock.client.scan.snapshot_cut import LeasePin
 from penstock.errors import LeaseNotFoundError, SnapshotNotFoundError
 from penstock.model.node.calls import OpenScan
 from penstock.model.node.lease import AcquireLease, Snapshot

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.client.scan_request import ScanSource
+from penstock.client.scan.request import ScanSource
 from penstock.errors import InvalidError, PenstockError
 from penstock.spark.links import planning_link
 from penstock.spark.options import Options

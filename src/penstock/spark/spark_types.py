@@ -13,7 +13,7 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.client.nested_cast import cast_nested
+from penstock.client.ingest.nested_cast import cast_nested
 from penstock.errors import InvalidError, SchemaMismatchError
 from penstock.model.schema.inner_nulls import forbids_inner_nulls
 

@@ -7,8 +7,8 @@ import threading
 import weakref
 from typing import Final
 
-from penstock.client.change_pull import ChangePull
-from penstock.client.link import Link
+from penstock.client.link.link import Link
+from penstock.client.pages.change_pull import ChangePull
 from penstock.errors import ClosedError, PenstockError
 from penstock.model.table.table import TableInfo
 from penstock.spark.stream_offset import Positions

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.client.link import Link
+from penstock.client.link.link import Link
 from penstock.errors import LeaseNotFoundError
 from penstock.model.node.lease import AcquireLease, CutOffsets
 from penstock.model.place.bucket import TableBucket

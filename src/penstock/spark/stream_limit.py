@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
-from penstock.client.link import Link
+from penstock.client.link.link import Link
 from penstock.model.place.bucket import TableBucket
 from penstock.spark.options import Options
 

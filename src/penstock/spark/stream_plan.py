@@ -6,9 +6,9 @@ import logging
 import time
 from dataclasses import replace
 
-from penstock.client.change_range import EARLIEST, resolve_starts
-from penstock.client.cut_pin import CutPin
-from penstock.client.retry import worth_retrying
+from penstock.client.changes.range import EARLIEST, resolve_starts
+from penstock.client.cut.cut_pin import CutPin
+from penstock.client.link.retry import worth_retrying
 from penstock.errors import (
     OffsetOutOfRangeError,
     PartitionNotFoundError,

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from penstock.client.change_pull import CHANGE_FIELDS, PARTITION_FIELD, constant
+from penstock.client.pages.change_pull import CHANGE_FIELDS, PARTITION_FIELD, constant
 from penstock.errors import InvalidError, PenstockError
 from penstock.model.place.bucket import TableBucket
 from penstock.model.place.change import ChangeType

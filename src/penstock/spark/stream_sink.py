@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from penstock.client.link import Link
+from penstock.client.link.link import Link
 from penstock.errors import InvalidError, PenstockError, UnsupportedError
 from penstock.model.node.calls import Operation
 from penstock.model.node.owner import OwnerGrant

@@ -17,9 +17,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.client.link import Link
-from penstock.client.write_requests import WriteRequests
-from penstock.client.writer_identity import WriterIdentity
+from penstock.client.link.link import Link
+from penstock.client.link.writer_identity import WriterIdentity
+from penstock.client.write.requests import WriteRequests
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
 from penstock.model.node.owner import AttemptEnd
 from penstock.model.place.change import ChangeType

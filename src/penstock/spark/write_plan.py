@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyarrow import types as arrow
 from pyspark.sql.types import StructField, StructType
 
-from penstock.client.cast import castable
-from penstock.client.link import Link
+from penstock.client.ingest.cast import castable
+from penstock.client.link.link import Link
 from penstock.errors import AlreadyExistsError, InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.model.node.calls import Operation
 from penstock.model.place.change import RESERVED_NAMES

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from penstock.client.connection import Connection
-from penstock.client.remote import RemoteNode
+from penstock.client.remote.node import RemoteNode
 from penstock.errors import UnavailableError
 from penstock.wire.call import Call
 

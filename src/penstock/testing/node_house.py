@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.client.connection import Connection, connect
-from penstock.client.retry import Retry
+from penstock.client.link.retry import Retry
 from penstock.engine.engine import Engine
 from penstock.engine.table.open_table import LiveTable
 from penstock.errors import DirectoryInUseError

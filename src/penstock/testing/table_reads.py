@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.client.change_stream import ChangeStream
-from penstock.client.scan import Scan
+from penstock.client.changes.stream import ChangeStream
+from penstock.client.scan.scan import Scan
 from penstock.client.table import Table
 from penstock.errors import OffsetOutOfRangeError
 from penstock.model.place.bucket import TableBucket

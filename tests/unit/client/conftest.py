@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.client.fake_node import FakeNode
 
-from penstock.client.link import Link
-from penstock.client.retry import Retry
+from penstock.client.link.link import Link
+from penstock.client.link.retry import Retry
 from penstock.client.table import Table
 from penstock.model.table.spec import make_spec
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.client.conftest import ManualTime
 from tests.unit.client.fake_node import FakeNode
 
-from penstock.client.link import Link
+from penstock.client.link.link import Link
 from penstock.client.table import Table
 from penstock.errors import PenstockError, SchemaMismatchError, UnavailableError
 from penstock.model.node.calls import WriteCall, WriteResult

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from penstock.client.remote import RemoteNode
+from penstock.client.remote.node import RemoteNode
 from penstock.errors import AlreadyExistsError, UnknownOrExpiredScannerError
 from penstock.model.node.calls import (
     ChangePage,

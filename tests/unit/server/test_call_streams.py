@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from penstock.client.call_streams import IDLE_STREAMS_MAX, CallStreams
+from penstock.client.remote.call_streams import IDLE_STREAMS_MAX, CallStreams
 from penstock.server.server import Server
 from penstock.wire.calls import LIST_DATABASES
 

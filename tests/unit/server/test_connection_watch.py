@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.client.remote import RemoteNode
+from penstock.client.remote.node import RemoteNode
 from penstock.server.connection_watch import PART_BYTES_MIN, ConnectionWatch
 from penstock.server.connections import received_bytes
 from penstock.server.server import Server

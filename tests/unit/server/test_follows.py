@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from penstock.client.remote import RemoteNode
+from penstock.client.remote.node import RemoteNode
 from penstock.errors import AlreadyExistsError, InvalidError, PenstockError, UnavailableError
 from penstock.server.server import Server
 from penstock.wire.calls import CREATE_DATABASE, LIST_DATABASES

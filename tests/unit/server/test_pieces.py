@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from penstock.client.remote import RemoteNode
+from penstock.client.remote.node import RemoteNode
 from penstock.errors import InvalidError, LimitError, PenstockError, PermissionDeniedError, UnavailableError
 from penstock.model.node.calls import LookupCall
 from penstock.server.server import Server

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.client.remote import RemoteNode
+from penstock.client.remote.node import RemoteNode
 from penstock.errors import ClosedError, InvalidError, NotFoundError, UnavailableError
 from penstock.server.server import Server
 

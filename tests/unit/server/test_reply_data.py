@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from penstock.client.remote import RemoteNode
+from penstock.client.remote.node import RemoteNode
 from penstock.errors import InvalidError, LimitError, UnsupportedError
 from penstock.model.node.calls import LookupCall, OpenScan, PullChanges
 from penstock.model.place.bucket import TableBucket

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from penstock.client.remote import RemoteNode
+from penstock.client.remote.node import RemoteNode
 from penstock.errors import (
     AlreadyExistsError,
     ClosedError,

@@ -28,7 +28,7 @@ class Waiting:
         self.answer: Any = None
         self._handler = logging.Handler()
         self._handler.emit = self._note  # type: ignore[method-assign]
-        self._log = logging.getLogger("penstock.client.retry")
+        self._log = logging.getLogger("penstock.client.link.retry")
         self._log.addHandler(self._handler)
         self._thread = threading.Thread(target=lambda: setattr(self, "answer", call()))
         self._thread.start()

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import types as spark
 
 import penstock
-from penstock.client.link import Link
+from penstock.client.link.link import Link
 from penstock.engine.engine import Engine
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.model.node.calls import Operation

@@ -1,0 +1,1 @@
+"""Cuts and positions: offsets of all buckets of a table, as users keep them and give them back."""

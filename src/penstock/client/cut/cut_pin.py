@@ -1,0 +1,80 @@
+"""The pin under a scan: one cut at the node, taken again whenever the node forgot it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from penstock.client.link.link import Link
+from penstock.errors import PenstockError
+from penstock.model.node.calls import Cut
+from penstock.model.place.bucket import TableBucket
+
+
+class CutPin:
+    """Keeps a cut readable until released. Thread-safe. A cut without an id needs no pin: all of it was read."""
+
+    def __init__(self, link: Link, table_id: int, cut: Cut) -> None:
+        self._link = link
+        self._table_id = table_id
+        self._cut = cut
+        self.births = cut.births
+        self._lock = threading.Lock()
+
+    @classmethod
+    def take(
+        cls,
+        link: Link,
+        table_id: int,
+        *,
+        as_of: Mapping[TableBucket, int] | None = None,
+        buckets: tuple[TableBucket, ...] | None = None,
+    ) -> CutPin:
+        """Pin the present cut of the buckets (None: all), or the one given.
+
+        Raises:
+            OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
+            TableNotFoundError: the table was dropped.
+        """
+        if buckets == ():
+            return cls(link, table_id, Cut("", {}))
+        return cls(link, table_id, link.retry.run(lambda: link.node.open_cut(table_id, as_of=as_of, buckets=buckets)))
+
+    @property
+    def offsets(self) -> Mapping[TableBucket, int]:
+        """Return the cut: an offset for each bucket."""
+        return self._cut.offsets
+
+    @property
+    def cut_id(self) -> str | None:
+        """Return the id under which the node knows the cut now, None if it does not."""
+        return self._cut.cut_id or None
+
+    def renew(self) -> None:
+        """Pin the same cut again.
+
+        Raises:
+            OffsetOutOfRangeError: it can no longer be read.
+        """
+        with self._lock:
+            before, offsets = self._cut, dict(self._cut.offsets)
+            self._cut = self._link.reading_retry.run(
+                lambda: self._link.node.open_cut(self._table_id, as_of=offsets, buckets=tuple(offsets))
+            )
+        # It may be that only the session was lost; then the node still knows the cut of before.
+        self._release(before)
+
+    def release(self) -> None:
+        """Let go of the cut; idempotent. The node is told once."""
+        # Without the lock: a forgotten scan may end inside whoever renews its pin.
+        cut, self._cut = self._cut, Cut("", self._cut.offsets)
+        self._release(cut)
+
+    def _release(self, cut: Cut) -> None:
+        if self._link.closed or not cut.cut_id:
+            return
+        try:
+            self._link.node.release_cut(cut.cut_id)
+        except PenstockError:
+            # A pin that cannot be released now expires by itself.
+            return

@@ -1,0 +1,126 @@
+"""A table as a lease holds it: at the leased offsets, whatever became of the table since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from penstock.client.changes.range import EARLIEST, StartLike
+from penstock.client.changes.stream import ChangeStream
+from penstock.client.changes.streams import StreamRequest, Timeout, open_changes
+from penstock.client.cut.cut import Cut, CutLike
+from penstock.client.link.buckets import BucketName
+from penstock.client.link.link import Link
+from penstock.client.scan.builder import ScanBuilder
+from penstock.client.scan.request import ScanRequest
+from penstock.client.table import Table
+from penstock.errors import UnsupportedError
+from penstock.model.node.calls import Images, Offsets
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
+
+
+class LeasedTable(Table):
+    """A handle that reads what a lease holds of a table. Thread-safe, cheap to share.
+
+    It names the table by id. What is not read under the lease is asked of the table itself, which may be dropped.
+    """
+
+    def __init__(self, link: Link, info: TableInfo, lease_id: str) -> None:
+        super().__init__(link, info)
+        self._lease_id = lease_id
+
+    def new_scan(self) -> ScanBuilder:
+        """Begin to say what to scan of what the lease holds."""
+        request = replace(ScanRequest.default(self._info), lease_id=self._lease_id)
+        return ScanBuilder(self._link, self._info, request)
+
+    def cut(self) -> Cut:
+        """Return the leased cut.
+
+        Raises:
+            LeaseNotFoundError: the lease has expired, or is unknown.
+        """
+        held = {bucket: at.end for bucket, at in self.offsets().items()}
+        return Cut(held, database=self._link.database, table_id=self._info.table_id)
+
+    def changes(
+        self,
+        start: StartLike = EARLIEST,
+        end: CutLike | None = None,
+        follow: bool = False,
+        timeout: Timeout = None,
+        columns: Iterable[str] | None = None,
+        *,
+        images: Images | str = Images.FULL,
+        buckets: Iterable[BucketName] | None = None,
+    ) -> ChangeStream:
+        """Stream changes from `start` to `end` or the leased offsets.
+
+        Raises:
+            InvalidError: the request is wrong, or the lease does not hold a bucket that it names.
+            OffsetOutOfRangeError: the start is no longer kept, or start or end are beyond what is leased.
+            UnsupportedError: `follow` is asked for: a lease ends at its offsets.
+            LeaseNotFoundError: the lease has expired, or is unknown.
+        """
+        request = StreamRequest(
+            end=end,
+            follow=follow,
+            timeout=timeout,
+            columns=columns,
+            images=images,
+            buckets=buckets,
+            lease_id=self._lease_id,
+        )
+        return open_changes(self._link, self._info, start, request)
+
+    def snapshot_and_follow(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: a lease ends at its offsets.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            "a lease ends at its offsets; scan them, and follow the table itself from there", lease_id=self._lease_id
+        )
+
+    def offsets(self) -> dict[TableBucket, Offsets]:
+        """Return for each bucket the oldest change that is kept, and the leased offset.
+
+        Raises:
+            LeaseNotFoundError: the lease has expired, or is unknown.
+        """
+        return self._link.retry.run(lambda: self._link.node.offsets(self._info.table_id, lease_id=self._lease_id))
+
+    def lookup(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: a lease keeps no index.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        self._refuse_lookup()
+
+    def get(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: a lease keeps no index.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        self._refuse_lookup()
+
+    def prefix_lookup(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: a lease keeps no index.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        self._refuse_lookup()
+
+    def _refuse_lookup(self) -> NoReturn:
+        raise UnsupportedError(
+            "the key index knows the present only, not what is leased; scan it with a filter", lease_id=self._lease_id
+        )
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, as lease {self._lease_id} holds it>"

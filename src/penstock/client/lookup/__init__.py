@@ -1,0 +1,1 @@
+"""Lookups by key; small ones of several threads travel together."""

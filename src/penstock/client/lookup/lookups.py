@@ -1,0 +1,121 @@
+"""Rows by key: many at once, one as a dict, or all that share the first key columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.client.ingest.arrow_source import ArrowSource
+from penstock.client.ingest.ingest import ingest_keys
+from penstock.client.link.link import Link
+from penstock.client.lookup.shared_lookups import SharedLookups
+from penstock.client.lookup.single_key import SingleKey
+from penstock.client.scan.request import project
+from penstock.errors import InvalidError, UnsupportedError
+from penstock.model.node.calls import LookupCall, LookupResult
+from penstock.model.place.bucket import bucket_key
+from penstock.model.table.table import TableInfo
+
+FOUND: Final = "_found"
+OFFSETS: Final = b"penstock.offsets"
+"""Where the schema of what was looked up says up to which offset of each bucket it looked: JSON, offsets as text."""
+
+
+class Lookups:
+    """The lookups of one table handle. Thread-safe."""
+
+    def __init__(self, link: Link, info: TableInfo) -> None:
+        self._link = link
+        self._info = info
+        self._single_key = SingleKey(info.schema)
+        # Beside an engine in this process a call costs little, and waiting for others would only cost.
+        self._shared = SharedLookups(self._ask) if link.distant else None
+
+    def lookup(self, keys: object, columns: Iterable[str] | None = None) -> pa.Table:
+        """Return one row for each key, in the order asked.
+
+        Raises:
+            InvalidError: a column is unknown.
+            SchemaMismatchError: the keys do not fit the table.
+            UnsupportedError: the table has no primary key.
+        """
+        self._require_key("lookup")
+        single = self._single_key.batch(keys) if type(keys) is list and len(keys) == 1 else None
+        batch = ingest_keys(keys, self._info.schema) if single is None else single
+        call = self._call(batch, project(columns, self._info.schema))
+        return _table(self._lookup(call))
+
+    def get(self, key: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the row of one key, None if there is none.
+
+        Raises:
+            SchemaMismatchError: the key does not fit the table.
+            UnsupportedError: the table has no primary key, or the row a date or time beyond those of Python.
+        """
+        self._require_key("get")
+        if key.keys() != set(self._info.primary_key):
+            raise InvalidError(
+                "get takes every key column and no other", primary_key=list(self._info.primary_key), given=list(key)
+            )
+        single = self._single_key.batch([key[name] for name in self._info.primary_key])
+        call = self._call(ingest_keys([key], self._info.schema) if single is None else single, None)
+        found = self._lookup(call).batch
+        try:
+            row: dict[str, Any] = found.to_pylist()[0]
+        except (ValueError, OverflowError) as error:
+            raise UnsupportedError(
+                "the row has a date or time that Python cannot say; read it with lookup, as Arrow", reason=str(error)
+            ) from error
+        return row if row.pop(FOUND) else None
+
+    def prefix_lookup(self, prefix: dict[str, Any], columns: Iterable[str] | None = None) -> pa.Table:
+        """Return the live rows whose first key columns have these values.
+
+        Raises:
+            InvalidError: the columns are not the first of the key.
+            SchemaMismatchError: a value does not fit.
+            UnsupportedError: the table has no primary key.
+        """
+        self._require_key("prefix_lookup")
+        names = self._info.primary_key[: len(prefix)]
+        if not prefix or prefix.keys() != set(names):
+            raise InvalidError(
+                "prefix_lookup takes the first key columns",
+                primary_key=list(self._info.primary_key),
+                given=list(prefix),
+            )
+        source = ArrowSource.of([prefix])
+        fields = [self._info.schema.arrow_schema.field(name) for name in names]
+        arrays = [source.column(field) for field in fields]
+        for name, array in zip(names, arrays, strict=True):
+            if array.null_count:
+                raise InvalidError("a key column is never null", column=name)
+        call = self._call(
+            pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), project(columns, self._info.schema)
+        )
+        return _table(self._link.retry.run(lambda: self._link.node.prefix_lookup(call)))
+
+    def _require_key(self, verb: str) -> None:
+        if not self._info.keyed:
+            raise UnsupportedError(f"{verb} needs a table with a primary key; scan the log", table=self._info.path)
+
+    def _lookup(self, call: LookupCall) -> LookupResult:
+        # First of all: a closed connection, or a fork's, must say so, not wait for threads that are gone.
+        self._link.check_usable()
+        return self._ask(call) if self._shared is None else self._shared.lookup(call)
+
+    def _ask(self, call: LookupCall) -> LookupResult:
+        return self._link.retry.run(lambda: self._link.node.lookup(call))
+
+    def _call(self, keys: pa.RecordBatch, columns: tuple[str, ...] | None) -> LookupCall:
+        return LookupCall(self._info.table_id, self._info.schema_id, keys, columns)
+
+
+def _table(found: LookupResult) -> pa.Table:
+    # In the metadata, so that the columns are those that were asked for and nobody pays for rows of it.
+    offsets = {bucket_key(bucket): str(offset) for bucket, offset in found.offsets.items()}
+    rows = pa.Table.from_batches([found.batch])
+    return rows.replace_schema_metadata({OFFSETS: json.dumps(offsets)})

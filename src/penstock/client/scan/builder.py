@@ -1,0 +1,117 @@
+"""What a scan reads, said step by step; each step is checked when it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow.compute as pc
+
+from penstock.client.cut.cut import CutLike, resolve_cut
+from penstock.client.hold.lease_handle import LeaseHandle
+from penstock.client.link.buckets import BucketName, resolve_buckets
+from penstock.client.link.link import Link
+from penstock.client.scan.request import ScanRequest, ScanSource, check_limit, compile_filter, project
+from penstock.client.scan.scan import Scan
+from penstock.errors import InvalidError, UnsupportedError
+from penstock.model.filter.filter import Filter
+from penstock.model.table.table import TableInfo
+
+
+class ScanBuilder:
+    """Collects what a scan reads. Immutable: each step returns a new builder."""
+
+    def __init__(self, link: Link, info: TableInfo, request: ScanRequest | None = None) -> None:
+        self._link = link
+        self._info = info
+        self._request = request or ScanRequest.default(info)
+
+    def with_source(self, source: ScanSource | str) -> ScanBuilder:
+        """Read the live rows (the default), a snapshot, or the log (the default for log tables).
+
+        Raises:
+            InvalidError: no such source.
+            UnsupportedError: this table or node does not offer it.
+        """
+        chosen = ScanSource.parse(source)
+        if chosen is ScanSource.SNAPSHOT and not self._info.keyed:
+            raise UnsupportedError("a log table has no snapshots; lease its cut", table=self._info.path)
+        if chosen is ScanSource.LIVE_KV and not self._info.keyed:
+            raise UnsupportedError("a log table has no live rows; scan its log", table=self._info.path)
+        return self._with(replace(self._request, source=chosen))
+
+    def select(self, columns: Iterable[str] | None) -> ScanBuilder:
+        """Read only these columns, in this order.
+
+        Raises:
+            InvalidError: a column is unknown or named twice.
+        """
+        return self._with(replace(self._request, columns=project(columns, self._info.schema)))
+
+    def filter(self, filter: str | pc.Expression | None) -> ScanBuilder:
+        """Read only rows for which the filter is true, and those before it, too; None takes them all away.
+
+        Raises:
+            InvalidError: the filter is not understood.
+            LimitError: together they are too long.
+        """
+        schema, before = self._info.schema, self._request.filter
+        if filter is None or before is None:
+            return self._with(replace(self._request, filter=compile_filter(filter, schema)))
+        both = Filter.from_bytes(before, schema).also(Filter(filter, schema))
+        return self._with(replace(self._request, filter=both.to_bytes()))
+
+    def limit(self, rows: int | None) -> ScanBuilder:
+        """Read at most so many rows, over all buckets.
+
+        Raises:
+            InvalidError: not a number of rows.
+        """
+        return self._with(replace(self._request, limit=check_limit(rows)))
+
+    def buckets(self, buckets: Iterable[BucketName] | None) -> ScanBuilder:
+        """Read only these buckets.
+
+        Raises:
+            InvalidError: one is no bucket of this table.
+        """
+        chosen = None if buckets is None else resolve_buckets(self._info, buckets)
+        return self._with(replace(self._request, buckets=chosen))
+
+    def as_of(self, cut: CutLike | None) -> ScanBuilder:
+        """Read the table as it was at a cut: an offset of each bucket.
+
+        Raises:
+            InvalidError: not a cut of this table.
+        """
+        chosen = None if cut is None else resolve_cut(self._link, self._info, cut)
+        return self._with(replace(self._request, as_of=chosen))
+
+    def lease(self, lease: LeaseHandle | str | None) -> ScanBuilder:
+        """Read what a lease, named by itself or its id, holds of the table; None for no lease.
+
+        Raises:
+            InvalidError: not a lease.
+        """
+        if not isinstance(lease, LeaseHandle | str | None):
+            raise InvalidError("name a lease, or its id", found=type(lease).__name__)
+        if isinstance(lease, LeaseHandle):
+            lease.check_of(self._link)
+        return self._with(replace(self._request, lease_id=lease.id if isinstance(lease, LeaseHandle) else lease))
+
+    def execute(self) -> Scan:
+        """Take the cut and begin.
+
+        Raises:
+            InvalidError: `as_of` leaves a bucket out, or the lease does not hold one.
+            OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
+            TableNotFoundError: the table was dropped, and no lease is named.
+            LeaseNotFoundError: the lease is unknown or has expired.
+        """
+        return Scan.begin(self._link, self._info, self._request)
+
+    def __repr__(self) -> str:
+        return f"<ScanBuilder of {self._info.path}, source {self._request.source}>"
+
+    def _with(self, request: ScanRequest) -> ScanBuilder:
+        return ScanBuilder(self._link, self._info, request)

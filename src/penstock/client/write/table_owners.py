@@ -1,0 +1,88 @@
+"""What a table offers to jobs that recover: owners, staged rows, the ends of attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+from penstock.client.hold.owner import AttemptId, Owner, OwnerLike, acquire, attempt_bytes, check_rows, owner_token
+from penstock.client.link.link import Link
+from penstock.client.write.requests import WriteRequests
+from penstock.errors import InvalidError
+from penstock.model.node.calls import WriteResult
+from penstock.model.node.owner import AttemptEnd
+from penstock.model.place.bucket import TableBucket
+from penstock.model.table.table import TableInfo
+
+
+class TableOwners:
+    """The part of a table handle that is about owners."""
+
+    _link: Link
+    _info: TableInfo
+    _requests: WriteRequests
+
+    def acquire_owner(
+        self,
+        owner: str | None,
+        columns: Iterable[str] | None = None,
+        ttl: str | timedelta | None = None,
+        incarnation: str | None = None,
+    ) -> Owner:
+        """Become the owner of columns, or of all, under an id, or a new one for None; renewed until it is released.
+
+        The same id again fences the older holder. Who asks for a column that is declared not null gets all.
+
+        Raises:
+            LockedError: another owner holds one of the columns; names it, its columns and the time left.
+            ConflictError: the id belongs to another incarnation, until `drop_owner`.
+            UnsupportedError: the table has `column-lock.enabled=false`.
+            InvalidError: a column is unknown.
+        """
+        return acquire(self._link, self._info, owner, columns=columns, ttl=ttl, incarnation=incarnation)
+
+    def stage(
+        self,
+        data: object,
+        *,
+        owner: OwnerLike,
+        attempt: AttemptId,
+        columns: Iterable[str] | None = None,
+        agg_mode: str = "accumulate",
+        changes: bool = False,
+    ) -> WriteResult:
+        """Make rows durable that appear only at `owner.commit(epoch, attempts=[...])`.
+
+        With `changes` the rows say in `_change_type` what they do, as for `apply_changes`.
+
+        Raises:
+            FencedError: the epoch is not open under that token.
+            SchemaMismatchError: the data does not fit; names column and row.
+            UnavailableError: not now; the same call may succeed later.
+        """
+        token, ident = owner_token(owner), attempt_bytes(attempt)
+        if changes:
+            call = self._requests.apply_changes(data, token, ident, columns)
+        elif not self._info.keyed:
+            call = self._requests.append(data, token, ident)
+        else:
+            call = self._requests.upsert(data, columns, agg_mode, token, ident)
+        with self._link.identities.borrow() as who:
+            sent = replace(call, writer_id=who.writer_id, sequence=who.sequence)
+            return self._link.retry.run(lambda: self._link.node.stage(sent))
+
+    def end_attempt(self, *, owner: OwnerLike, attempt: AttemptId, rows: int | Mapping[TableBucket, int]) -> AttemptEnd:
+        """End an attempt that wrote so many rows; the first to end wins, and the answer says who did.
+
+        Raises:
+            FencedError: a newer attempt, or a newer holder, has taken over.
+            ConflictError: not as many rows arrived.
+            InvalidError: `rows` is no number, `attempt` no uuid, `owner` no owner.
+        """
+        token = owner_token(owner)
+        if token is None:
+            raise InvalidError("an attempt belongs to an owner's epoch; pass owner=")
+        written = sum(map(check_rows, rows.values())) if isinstance(rows, Mapping) else check_rows(rows)
+        ident = attempt_bytes(attempt)
+        return self._link.retry.run(lambda: self._link.node.end_attempt(token, ident, written))
