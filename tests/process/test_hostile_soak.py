@@ -24,7 +24,7 @@ import penstock
 from penstock.client.remote.node import RemoteNode
 from penstock.errors import PenstockError
 from penstock.model.node.calls import OpenScan, PullChanges
-from penstock.server.tokens import hash_token, make_token
+from penstock.server.access.tokens import hash_token, make_token
 from penstock.testing.faulty_node import without_patience
 from penstock.testing.server import ServerProcess
 from penstock.wire import calls

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 import penstock
-from penstock.server.tokens import hash_token
+from penstock.server.access.tokens import hash_token
 
 PENSTOCK = (sys.executable, "-c", "from penstock.cli.main import main; main()")
 SECONDS_MAX = 60

@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock.errors import AlreadyExistsError, LeaseNotFoundError, NotFoundError, TableNotFoundError, UnavailableError
 from penstock.model.node.principal import acting_as
-from penstock.server.answers import ANSWERS_MAX, KEPT_MS, Answers
+from penstock.server.calls.answers import ANSWERS_MAX, KEPT_MS, Answers
 from penstock.testing.faulty_node import without_patience
 from penstock.testing.lossy_node import LossyNode
 from penstock.testing.manual_clock import ManualClock

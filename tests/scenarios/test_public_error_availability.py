@@ -17,9 +17,9 @@ from penstock.client.connection import Connection
 from penstock.client.remote.node import RemoteNode
 from penstock.engine.engine import Engine
 from penstock.model.node.calls import Operation, WriteCall
+from penstock.server.access.tokens import hash_token, make_token
 from penstock.server.server import Listen, Server
 from penstock.server.settings import ServerSettings
-from penstock.server.tokens import hash_token, make_token
 from penstock.testing.faulty_node import without_patience
 from penstock.testing.node_house import NodeHouse
 

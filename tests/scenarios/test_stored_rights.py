@@ -16,7 +16,7 @@ from penstock.codec.stored.backup_inventory import BackupInventory, CopiedFile, 
 from penstock.engine.backup.restore import restore_backup
 from penstock.engine.engine import Engine
 from penstock.errors import CorruptionError, InvalidError
-from penstock.server.tokens import Tokens
+from penstock.server.access.tokens import Tokens
 
 _RESTORE = """
 import sys

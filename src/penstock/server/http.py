@@ -16,7 +16,7 @@ from penstock.errors import PermissionDeniedError
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.prometheus_text import CONTENT_TYPE, prometheus_text
-from penstock.server.http_door import HttpDoor
+from penstock.server.access.http_authentication import HttpDoor
 
 REQUESTS_MAX: Final = 16
 REQUEST_MS_MAX: Final = 5_000

@@ -19,17 +19,17 @@ from penstock.model.node.node import Node
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.tasks import TaskGroup
-from penstock.server.connection_watch import ConnectionWatch
-from penstock.server.connections import address_of, cut_connections, received_bytes
-from penstock.server.door import Door
-from penstock.server.flight import FlightServer
-from penstock.server.gate import Gate
-from penstock.server.handler import Handler, OnPage
+from penstock.server.access.authentication import Door
+from penstock.server.access.http_authentication import HttpDoor
+from penstock.server.access.private_paths import PrivatePaths
+from penstock.server.access.token_file import TokenFile, file_stamp
+from penstock.server.calls.admission import Gate
+from penstock.server.calls.connection_watch import ConnectionWatch
+from penstock.server.calls.connections import address_of, cut_connections, received_bytes
+from penstock.server.calls.flight_service import FlightServer
+from penstock.server.calls.handler import Handler, OnPage
 from penstock.server.http import HttpServer
-from penstock.server.http_door import HttpDoor
-from penstock.server.private_paths import PrivatePaths
 from penstock.server.settings import ServerSettings
-from penstock.server.token_file import TokenFile, file_stamp
 
 SHUTDOWN_SECONDS_MAX: Final = 10
 STRANGERS_MS: Final = 500

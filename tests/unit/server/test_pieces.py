@@ -14,9 +14,9 @@ from pyarrow import flight
 from penstock.client.remote.node import RemoteNode
 from penstock.errors import InvalidError, LimitError, PenstockError, PermissionDeniedError, UnavailableError
 from penstock.model.node.calls import LookupCall
+from penstock.server.access.tokens import hash_token, make_token
 from penstock.server.server import Server
 from penstock.server.settings import ServerSettings
-from penstock.server.tokens import hash_token, make_token
 from penstock.wire.calls import LIST_DATABASES, WRITE
 from penstock.wire.fault import read_fault
 from penstock.wire.frame import CALL_STREAM, FrameKind, decode_frame

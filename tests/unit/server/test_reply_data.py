@@ -14,7 +14,7 @@ from penstock.client.remote.node import RemoteNode
 from penstock.errors import InvalidError, LimitError, UnsupportedError
 from penstock.model.node.calls import LookupCall, OpenScan, PullChanges
 from penstock.model.place.bucket import TableBucket
-from penstock.server import reply_writer
+from penstock.server.calls import reply_writer
 from penstock.server.server import Server
 from penstock.wire.calls import LIST_DATABASES, LOOKUP, NEXT_PAGE, OPEN_SCANNER
 from penstock.wire.fault import read_fault

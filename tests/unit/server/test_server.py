@@ -31,10 +31,10 @@ from penstock.errors import (
 )
 from penstock.model.node.calls import LookupCall, OpenScan, PullChanges
 from penstock.model.place.bucket import TableBucket
+from penstock.server.access.token_file import LOOK_AGAIN_MS
+from penstock.server.access.tokens import hash_token, make_token
 from penstock.server.server import Listen, Server
 from penstock.server.settings import ServerSettings
-from penstock.server.token_file import LOOK_AGAIN_MS
-from penstock.server.tokens import hash_token, make_token
 from penstock.testing.manual_clock import ManualClock
 from penstock.wire.calls import OPEN_SCANNER, WRITE
 from penstock.wire.frame import CALL_STREAM, FrameKind, decode_frame, encode_frame

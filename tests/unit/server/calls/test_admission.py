@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import OverloadedError, UnavailableError
-from penstock.server.gate import Gate
+from penstock.server.calls.admission import Gate
 from penstock.server.settings import ServerSettings
 from penstock.testing.manual_clock import ManualClock
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock.errors import PenstockError
 from penstock.runtime.clock import Clock, SystemClock
-from penstock.server.tokens import Tokens
+from penstock.server.access.tokens import Tokens
 
 LOOK_AGAIN_MS: Final = 1_000
 _log = logging.getLogger("penstock")

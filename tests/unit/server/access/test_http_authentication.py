@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidError
+from penstock.server.access.tokens import hash_token, make_token
 from penstock.server.server import Server
-from penstock.server.tokens import hash_token, make_token
 
 Start = Callable[..., Server]
 

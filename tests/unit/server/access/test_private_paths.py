@@ -8,7 +8,7 @@ import pytest
 
 import penstock
 from penstock.errors import CorruptionError, PenstockError
-from penstock.server.private_paths import PrivatePaths
+from penstock.server.access.private_paths import PrivatePaths
 from penstock.testing.server import ServerProcess
 
 

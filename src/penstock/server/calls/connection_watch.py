@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.runtime.clock import Clock
-from penstock.server.connections import Address
+from penstock.server.calls.connections import Address
 from penstock.server.settings import ServerSettings
 
 PART_BYTES_MIN: Final = 64 << 10

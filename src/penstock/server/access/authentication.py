@@ -9,7 +9,7 @@ from pyarrow import flight
 
 from penstock.errors import PermissionDeniedError, UnsupportedError
 from penstock.model.node.principal import ANONYMOUS, UNNAMED
-from penstock.server.token_file import TokenFile
+from penstock.server.access.token_file import TokenFile
 from penstock.wire.fault import to_flight
 
 DOOR: Final = "penstock-door"

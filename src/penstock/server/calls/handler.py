@@ -19,9 +19,9 @@ from penstock.model.node.node import Node
 from penstock.model.node.principal import acting_as, current
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
-from penstock.server.answers import Answers
-from penstock.server.gate import Gate, Stream
-from penstock.server.private_paths import PrivatePaths
+from penstock.server.access.private_paths import PrivatePaths
+from penstock.server.calls.admission import Gate, Stream
+from penstock.server.calls.answers import Answers
 from penstock.server.settings import ServerSettings
 from penstock.wire.body import BodyLimits
 from penstock.wire.call import Call, read_batches

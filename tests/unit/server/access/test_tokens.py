@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidError, NotFoundError, PermissionDeniedError
-from penstock.server.tokens import Tokens, hash_token, make_token
+from penstock.server.access.tokens import Tokens, hash_token, make_token
 
 
 def test_token_names_its_principal_whatever_the_case_of_the_scheme() -> None:

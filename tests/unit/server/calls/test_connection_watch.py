@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from penstock.client.remote.node import RemoteNode
-from penstock.server.connection_watch import PART_BYTES_MIN, ConnectionWatch
-from penstock.server.connections import received_bytes
+from penstock.server.access.tokens import hash_token, make_token
+from penstock.server.calls.connection_watch import PART_BYTES_MIN, ConnectionWatch
+from penstock.server.calls.connections import received_bytes
 from penstock.server.server import Server
 from penstock.server.settings import ServerSettings
-from penstock.server.tokens import hash_token, make_token
 from penstock.testing.manual_clock import ManualClock
 
 PEER = ("127.0.0.1", 4_242)

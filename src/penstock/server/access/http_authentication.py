@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import InvalidError, PermissionDeniedError
-from penstock.server.token_file import TokenFile
+from penstock.server.access.token_file import TokenFile
 
 _CLIENT_HELLO: Final = b"\x16"
 

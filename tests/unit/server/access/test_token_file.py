@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PermissionDeniedError
-from penstock.server.token_file import LOOK_AGAIN_MS, TokenFile
-from penstock.server.tokens import hash_token, make_token
+from penstock.server.access.token_file import LOOK_AGAIN_MS, TokenFile
+from penstock.server.access.tokens import hash_token, make_token
 from penstock.testing.manual_clock import ManualClock
 
 ANN, BOB = make_token(), make_token()

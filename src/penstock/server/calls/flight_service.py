@@ -19,10 +19,10 @@ from penstock.errors import ConflictError, InternalError, InvalidError, LimitErr
 from penstock.model.node.calls import Page
 from penstock.model.node.principal import acting_as
 from penstock.runtime.metrics import Metrics
-from penstock.server.door import DOOR, OFFER, Door, Offer, principal_of
-from penstock.server.gate import Gate, Stream
-from penstock.server.handler import Gone, Handler
-from penstock.server.reply_writer import ReplyWriter
+from penstock.server.access.authentication import DOOR, OFFER, Door, Offer, principal_of
+from penstock.server.calls.admission import Gate, Stream
+from penstock.server.calls.handler import Gone, Handler
+from penstock.server.calls.reply_writer import ReplyWriter
 from penstock.server.settings import ServerSettings
 from penstock.wire.fault import to_flight
 from penstock.wire.frame import CALL_STREAM

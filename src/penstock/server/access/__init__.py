@@ -1,0 +1,1 @@
+"""Who calls: tokens, certificates, and paths that only some callers are told."""
