@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
+from penstock.cli.commands.query import Query
+from penstock.cli.commands.sql import TableAtCut
 from penstock.cli.main import app
-from penstock.cli.query import Query
-from penstock.cli.sql import TableAtCut
 from penstock.client.connection import connect
 from penstock.errors import TableNotFoundError
 from penstock.testing.server import server

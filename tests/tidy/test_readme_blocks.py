@@ -19,8 +19,8 @@ import typer
 from typer.main import get_command
 
 import penstock
-from penstock.cli.command_group import COMMANDS
 from penstock.cli.main import app
+from penstock.cli.terminal.command_group import COMMANDS
 from penstock.spark.java import java_home
 
 REPOSITORY = Path(__file__).parents[2]

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.access import Access
-from penstock.cli.command_group import CommandGroup
-from penstock.cli.options import Url
-from penstock.cli.pipes import closed_output_is_no_failure
-from penstock.cli.words import examples
+from penstock.cli.commands.access import Access
+from penstock.cli.terminal.command_group import CommandGroup
+from penstock.cli.terminal.options import Url
+from penstock.cli.terminal.pipes import closed_output_is_no_failure
+from penstock.cli.terminal.words import examples
 
 _SECURITY = "Secured servers"
 

@@ -23,8 +23,8 @@ from penstock.cli.demo.server_child import ServerChild
 from penstock.cli.demo.shop import create_orders, create_revenue
 from penstock.cli.demo.story import Story
 from penstock.cli.demo.verdict import Verdict
-from penstock.cli.exit_codes import ExitCode
-from penstock.cli.words import examples, say
+from penstock.cli.terminal.exit_codes import ExitCode
+from penstock.cli.terminal.words import examples, say
 from penstock.client.connection import connect
 from penstock.errors import AlreadyExistsError, UnavailableError
 from penstock.spark.java import java_home

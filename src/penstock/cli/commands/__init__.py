@@ -1,0 +1,1 @@
+"""Commands on tables and rows, and on what reads them: scanners, leases, owners, snapshots."""

@@ -1,0 +1,1 @@
+"""Rows from files and standard input: CSV, JSON, Arrow, Parquet, with the line that is wrong."""

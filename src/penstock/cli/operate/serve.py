@@ -1,0 +1,90 @@
+"""`penstock serve`: a server as a process, in the foreground."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.terminal.options import read_pairs
+from penstock.cli.terminal.words import examples
+from penstock.model.node.ports import FLIGHT_PORT, HTTP_PORT
+
+_SECURITY = "Security"
+
+app = typer.Typer(rich_markup_mode="rich", add_completion=False)
+
+
+@app.command(
+    epilog=examples(
+        "penstock serve --data ./data",
+        "penstock serve --data ./data --port 0 --http-port 0",
+        "penstock serve --data ./data --set kv.scanner.ttl=30s --set log.segment-bytes=16MB",
+        "penstock serve --data ./data --host 0.0.0.0 --token-file tokens --tls-cert server.pem --tls-key server.key",
+    )
+)
+def serve(
+    *,
+    data: Annotated[Path, typer.Option(metavar="DIR", help="The data directory; created if absent.", file_okay=False)],
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="For calls; 0 takes a free one.")] = FLIGHT_PORT,
+    http_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help=f"For /metrics and /health; {HTTP_PORT}, or a free one where that is taken or for 0."
+        ),
+    ] = None,
+    set: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting, by dotted name; may be repeated."),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="Lines of name:sha256hex; callers then need a token.", rich_help_panel=_SECURITY),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="The server's certificate, PEM.", rich_help_panel=_SECURITY)
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.", rich_help_panel=_SECURITY)] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(help="Who signs client certificates, PEM; callers then need one.", rich_help_panel=_SECURITY),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Listen beyond loopback without asking who calls.", rich_help_panel=_SECURITY),
+    ] = False,
+) -> None:
+    """Serve a data directory to others.
+
+    Says on stdout when it is ready and where. SIGTERM or Ctrl-C lets calls in flight end, then stops.
+    Settings come from penstock.toml in the directory, then PENSTOCK_... variables, then --set.
+    """
+    # Here, not above: the help needs no engine.
+    from penstock.server.__main__ import run  # noqa: PLC0415
+    from penstock.server.serve import serve as start  # noqa: PLC0415
+
+    settings = read_pairs(set or [], "--set")
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server = start(
+        data,
+        host=host,
+        port=port,
+        http_port=HTTP_PORT if http_port is None else http_port,
+        any_http_port=http_port is None,
+        token_file=token_file,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_ca=tls_ca,
+        insecure=insecure,
+        settings=settings,
+    )
+    raise typer.Exit(run(server, stop))

@@ -1,0 +1,1 @@
+"""Output for people and programs: tables, colours, exit codes, progress, options that commands share."""
