@@ -16,7 +16,7 @@ import penstock.spark as pks
 from bench.measurement import Measurement, Timing
 from bench.spark_session import in_turn, spark_session, to_nothing
 from bench.workload import SCHEMA, Workload
-from penstock.spark.spark_types import spark_schema
+from penstock.spark.session.spark_types import spark_schema
 from penstock.testing.server import ServerProcess
 
 BUCKETS = 4

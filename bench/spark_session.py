@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import penstock
 from bench.measurement import Timing, timing
-from penstock.spark.java import use_java
+from penstock.spark.session.java import use_java
 
 
 @contextmanager

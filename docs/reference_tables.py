@@ -11,7 +11,7 @@ from penstock.cli.terminal.command_group import COMMANDS, load_command
 from penstock.engine.settings import Settings
 from penstock.errors import PenstockError
 from penstock.model.table.properties import PROPERTIES
-from penstock.spark.options import markdown as spark_options
+from penstock.spark.session.options import markdown as spark_options
 
 
 def settings() -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock.spark.java import use_java
+from penstock.spark.session.java import use_java
 
 Example = Callable[[SparkSession, str, Path], object]
 

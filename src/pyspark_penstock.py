@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.spark.source import PenstockDataSource
+from penstock.spark.sources.source import PenstockDataSource
 
 
 class DefaultSource(PenstockDataSource):

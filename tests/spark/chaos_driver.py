@@ -27,10 +27,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import penstock.spark as pks
-from penstock.spark import job_epoch, mapped_write
-from penstock.spark.java import use_java
-from penstock.spark.job_epoch import JobEpoch, Written
-from penstock.spark.task_writer import TaskWriter
+from penstock.spark.session.java import use_java
+from penstock.spark.writing import job_epoch, mapped_write
+from penstock.spark.writing.job_epoch import JobEpoch, Written
+from penstock.spark.writing.task_writer import TaskWriter
 
 CONFIG: dict[str, Any] = json.loads(sys.argv[1])
 ROWS = "k bigint, v bigint, seq bigint"

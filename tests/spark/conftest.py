@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import penstock
 import penstock.spark as pks
-from penstock.spark.java import use_java
+from penstock.spark.session.java import use_java
 from penstock.testing.server import server
 
 SOURCE = Path(__file__).parents[2] / "src"

@@ -16,7 +16,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 import penstock.spark as pks
-from penstock.spark.java import use_java
+from penstock.spark.session.java import use_java
 
 ROWS = "k bigint, total bigint, n bigint"
 

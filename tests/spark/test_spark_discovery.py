@@ -13,7 +13,7 @@ SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
 import penstock.spark as pks
-from penstock.spark.java import use_java
+from penstock.spark.session.java import use_java
 
 use_java()
 url, table, home = sys.argv[1:]

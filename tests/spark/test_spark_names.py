@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 import penstock
 import penstock.spark as pks
 from penstock.errors import InvalidError, SchemaMismatchError
-from penstock.spark.column_name import quoted
+from penstock.spark.session.column_name import quoted
 
 NAMES = ["a.b", "order date", "back`tick", "ÜBER", "日本", "select", "comma,ted", "_id", "desc"]
 

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import penstock
 import penstock.spark as pks
-from penstock.spark.links import planning_link
-from penstock.spark.options import Options
-from penstock.spark.to_buckets import place
-from penstock.spark.write_plan import plan_write
+from penstock.spark.session.links import planning_link
+from penstock.spark.session.options import Options
+from penstock.spark.writing.bucket_shuffle import place
+from penstock.spark.writing.write_plan import plan_write
 
 BUCKETS = 3
 SUMS = "k BIGINT, n BIGINT SUM, PRIMARY KEY (k)"

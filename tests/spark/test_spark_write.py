@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 import penstock
 import penstock.spark as pks
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
-from penstock.spark.driver_write import is_few
+from penstock.spark.writing.driver_write import is_few
 
 ORDERS = "id BIGINT, city STRING, amount DOUBLE, PRIMARY KEY (id)"
 
@@ -543,6 +543,6 @@ def test_a_task_that_wrote_has_loaded_no_engine(
     # The Python workers are reused: these are those that wrote.
     names = {row.name for row in spark.range(2, numPartitions=2).mapInArrow(loaded, "name string").collect()}
 
-    assert "penstock.spark.task_writer" in names
+    assert "penstock.spark.writing.task_writer" in names
     rooms = {".".join(name.split(".")[:2]) for name in names}
     assert rooms.isdisjoint({"rocksdict", "penstock.engine", "penstock.index", "penstock.tablet", "penstock.server"})

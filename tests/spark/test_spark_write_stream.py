@@ -23,12 +23,12 @@ import penstock
 import penstock.spark as pks
 from penstock.errors import FencedError, PenstockError, SchemaMismatchError
 from penstock.model.node.owner import OwnerInfo
-from penstock.spark import job_epoch
-from penstock.spark.links import link_for
-from penstock.spark.spark_types import spark_schema
-from penstock.spark.task_writer import TaskWriter
-from penstock.spark.write_options import write_options
-from penstock.spark.write_plan import WritePlan, plan_write
+from penstock.spark.session.links import link_for
+from penstock.spark.session.spark_types import spark_schema
+from penstock.spark.writing import job_epoch
+from penstock.spark.writing.task_writer import TaskWriter
+from penstock.spark.writing.write_options import write_options
+from penstock.spark.writing.write_plan import WritePlan, plan_write
 from penstock.testing.server import ServerProcess
 
 SUMS = "k BIGINT, total BIGINT SUM, n BIGINT COUNT, PRIMARY KEY (k)"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.spark.task_writer import TaskWriter
+from penstock.spark.writing.task_writer import TaskWriter
 
 LIFE_SECONDS_MAX = 90.0
 

@@ -10,41 +10,38 @@ Everything below is loaded when it is first used.
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Callable
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.spark.create_table import create_table
-    from penstock.spark.lookup_join import lookup_join
-    from penstock.spark.pre_aggregate import pre_aggregate
-    from penstock.spark.progress import progress
-    from penstock.spark.reading import changes, cut, read, read_stream
-    from penstock.spark.register import register
-    from penstock.spark.sink import sink, write_stream
-    from penstock.spark.to_buckets import to_buckets
-    from penstock.spark.views import views
-    from penstock.spark.writing import write
+    from penstock.spark.pipeline.folding import pre_aggregate
+    from penstock.spark.pipeline.lookups import lookup_join
+    from penstock.spark.pipeline.reads import changes, cut, read, read_stream
+    from penstock.spark.pipeline.sinks import sink, write_stream
+    from penstock.spark.pipeline.table_creation import create_table
+    from penstock.spark.pipeline.temp_views import views
+    from penstock.spark.pipeline.writes import write
+    from penstock.spark.sources.registration import register
+    from penstock.spark.writing.bucket_shuffle import to_buckets
+    from penstock.spark.writing.query_progress import progress
 
 PYSPARK_OLDEST = (4, 2)
 """The first with batches of Arrow in the data sources that are written in Python, both ways."""
 
 _HOMES = {
-    "changes": "reading",
-    "create_table": "create_table",
-    "cut": "reading",
-    "lookup_join": "lookup_join",
-    "pre_aggregate": "pre_aggregate",
-    "progress": "progress",
-    "read": "reading",
-    "read_stream": "reading",
-    "register": "register",
-    "sink": "sink",
-    "to_buckets": "to_buckets",
-    "views": "views",
-    "write": "writing",
-    "write_stream": "sink",
+    "changes": "pipeline.reads",
+    "create_table": "pipeline.table_creation",
+    "cut": "pipeline.reads",
+    "lookup_join": "pipeline.lookups",
+    "pre_aggregate": "pipeline.folding",
+    "progress": "writing.query_progress",
+    "read": "pipeline.reads",
+    "read_stream": "pipeline.reads",
+    "register": "sources.registration",
+    "sink": "pipeline.sinks",
+    "to_buckets": "writing.bucket_shuffle",
+    "views": "pipeline.temp_views",
+    "write": "pipeline.writes",
+    "write_stream": "pipeline.sinks",
 }
 
 __all__ = [
@@ -92,18 +89,3 @@ def _refuse_old(version: str) -> None:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Room(ModuleType):
-    """This room: some functions are named as their module, which importing it must not put in their place."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name not in _HOMES or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
-        # By its name, as other modules are: functions that Spark sends to its workers may use it.
-        return importlib.import_module, (self.__name__,)
-
-
-sys.modules[__name__].__class__ = _Room

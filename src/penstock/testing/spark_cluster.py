@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final
 
 from penstock.errors import InternalError, TimedOutError
-from penstock.spark.java import java_home
+from penstock.spark.session.java import java_home
 
 START_SECONDS_MAX: Final = 180.0
 STOP_SECONDS_MAX: Final = 30.0

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
-from tests.unit.spark.test_stream_reader import Stream, ids
+from tests.unit.spark.streaming.test_stream_reader import Stream, ids
 
 import penstock
 from penstock.engine.backup.restore import restore_backup
 from penstock.engine.engine import Engine
 from penstock.errors import ConflictError, InvalidError
-from penstock.spark.reading import cut
-from penstock.spark.source import PenstockDataSource
+from penstock.spark.pipeline.reads import cut
+from penstock.spark.sources.source import PenstockDataSource
 
 DDL = "id BIGINT, v STRING, PRIMARY KEY (id)"
 V0_1_LOG: dict[str, Any] = {

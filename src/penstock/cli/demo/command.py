@@ -27,7 +27,7 @@ from penstock.cli.terminal.exit_codes import ExitCode
 from penstock.cli.terminal.words import examples, say
 from penstock.client.connection import connect
 from penstock.errors import AlreadyExistsError, UnavailableError
-from penstock.spark.java import java_home
+from penstock.spark.session.java import java_home
 
 ORDERS_MIN: Final = 10_000
 BATCHES: Final = 20

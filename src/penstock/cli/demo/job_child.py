@@ -12,7 +12,7 @@ from types import TracebackType
 
 from penstock.cli.demo.server_child import child_environment
 from penstock.errors import InternalError
-from penstock.spark.java import use_java
+from penstock.spark.session.java import use_java
 
 
 class JobChild:

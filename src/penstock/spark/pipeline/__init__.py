@@ -1,0 +1,1 @@
+"""The functions of `penstock.spark`: read, changes, write, streams, joins, views."""

@@ -1,0 +1,1 @@
+"""The data source that Spark finds by its name, `penstock`, and its registration."""
