@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from tests.kit.faulty_node import FaultyNode, faulty_node, without_patience
 
 import penstock
 from penstock import errors
@@ -13,7 +14,6 @@ from penstock.engine.home.disk_room import RESERVE, DiskRoom
 from penstock.engine.settings import Settings
 from penstock.runtime.disk import Space
 from penstock.testing.faulty_disk import FaultyDisk
-from penstock.testing.faulty_node import FaultyNode, faulty_node, without_patience
 
 CAPACITY = 4 << 20
 

@@ -7,6 +7,7 @@ import errno
 from random import Random
 
 import pytest
+from tests.kit.grouped_life import GroupedLife
 
 from penstock.errors import CorruptionError, InternalError, PenstockError
 from penstock.index.memory import MemoryKeyIndex
@@ -14,7 +15,6 @@ from penstock.log.segment import read_segment
 from penstock.model.place.bucket import BucketId
 from penstock.tablet.settings import FsyncMode
 from penstock.testing.fault_gate import SimulatedCrash
-from penstock.testing.grouped_life import GroupedLife
 
 
 def live(life: GroupedLife) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from tests.kit.faulty_node import FaultyNode, faulty_node, without_patience
 
 import penstock
 from penstock import errors
 from penstock.engine.settings import Settings
 from penstock.testing.fault_gate import Operation
-from penstock.testing.faulty_node import FaultyNode, faulty_node, without_patience
 
 ROWS = 400
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+from tests.kit.tablet_rig import TabletRig
+from tests.kit.tablet_writes import RandomWrites
 
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.table.merge_engine import MergeEngine
@@ -20,8 +22,6 @@ from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
 from penstock.testing.fault_gate import Operation, SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk
-from penstock.testing.tablet_rig import TabletRig
-from penstock.testing.tablet_writes import RandomWrites
 
 SHARDS = 8
 

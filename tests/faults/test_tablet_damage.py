@@ -10,6 +10,8 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.kit.tablet_rig import BUCKET, TabletRig
+from tests.kit.tablet_writes import RandomWrites, TabletWrite
 
 from penstock.errors import CorruptionError, PenstockError
 from penstock.index.memory import MemoryKeyIndex
@@ -25,8 +27,6 @@ from penstock.tablet.steps.recovery import open_tablet
 from penstock.tablet.steps.sealing import seal
 from penstock.testing.fault_gate import Operation
 from penstock.testing.faulty_disk import FaultyDisk
-from penstock.testing.tablet_rig import BUCKET, TabletRig
-from penstock.testing.tablet_writes import RandomWrites, TabletWrite
 
 KINDS = ("segment", "data", "ends", "manifest")
 

@@ -11,6 +11,8 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.kit.tablet_rig import SMALL, TabletRig
+from tests.kit.tablet_writes import RandomWrites, TabletWrite
 
 from penstock.errors import BucketFailedError, UnavailableError
 from penstock.index.memory import MemoryKeyIndex
@@ -23,8 +25,6 @@ from penstock.tablet.steps.sealing import seal
 from penstock.tablet.tablet import Tablet
 from penstock.testing.fault_gate import Operation, SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk
-from penstock.testing.tablet_rig import SMALL, TabletRig
-from penstock.testing.tablet_writes import RandomWrites, TabletWrite
 
 SHARDS = 4
 ROW = {"0": 1, "1": "a", "2": 1}

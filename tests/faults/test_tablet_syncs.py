@@ -16,6 +16,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.kit.tablet_rig import TabletRig
+from tests.kit.tablet_writes import RandomWrites, TabletWrite
 
 import penstock
 from penstock.errors import CorruptionError
@@ -26,8 +28,6 @@ from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
 from penstock.testing.fault_gate import Operation, SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk
-from penstock.testing.tablet_rig import TabletRig
-from penstock.testing.tablet_writes import RandomWrites, TabletWrite
 
 Site = str
 

@@ -19,13 +19,13 @@ import psutil
 import pyarrow as pa
 import pytest
 from pyarrow import flight
+from tests.kit.faulty_node import without_patience
 
 import penstock
 from penstock.client.remote.node import RemoteNode
 from penstock.errors import PenstockError
 from penstock.model.node.calls import OpenScan, PullChanges
 from penstock.server.access.tokens import hash_token, make_token
-from penstock.testing.faulty_node import without_patience
 from penstock.testing.server import ServerProcess
 from penstock.wire import calls
 from penstock.wire.frame import CALL_STREAM

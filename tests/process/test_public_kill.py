@@ -20,10 +20,10 @@ from random import Random
 from typing import Final, NoReturn
 
 import pytest
+from tests.kit.doomed_writers import DoomedWriter, doomed_writers
 
 import penstock
 from penstock.engine.engine import Engine
-from penstock.testing.doomed_writers import DoomedWriter, doomed_writers
 
 KILLS: Final = 60
 CALLS_MAX: Final = 400

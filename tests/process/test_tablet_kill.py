@@ -19,6 +19,9 @@ from random import Random
 from typing import Final, NoReturn
 
 import pytest
+from tests.kit.oracle import Oracle
+from tests.kit.tablet_rig import TabletRig
+from tests.kit.tablet_writes import COLUMNS, KEY, RandomWrites, TabletWrite
 
 from penstock.index.front.front import FrontedKeyIndex
 from penstock.index.front.front_settings import FrontSettings
@@ -29,9 +32,6 @@ from penstock.runtime.local_disk import LocalDisk
 from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
-from penstock.testing.oracle import Oracle
-from penstock.testing.tablet_rig import TabletRig
-from penstock.testing.tablet_writes import COLUMNS, KEY, RandomWrites, TabletWrite
 
 KILLS: Final = 110
 GROUPS_MAX: Final = 40

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.kit.live_table import LiveTableRig, live_tables, write_batch
 
 from penstock.engine.commit.group import QueuedWrite
 from penstock.engine.table.open_table import LiveTable
 from penstock.errors import ArithmeticOverflowError
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
-from penstock.testing.live_table import LiveTableRig, live_tables, write_batch
 
 DDL = (
     "id BIGINT, total BIGINT SUM, top DOUBLE MAX, n BIGINT COUNT, tiny TINYINT SUM, words STRING LISTAGG, "

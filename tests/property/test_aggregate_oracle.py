@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.types as pat
 import pytest
 from pyroaring import BitMap, BitMap64
+from tests.kit.aggregate_oracle import AggregateOracle, same
+from tests.kit.live_table import LiveTableRig, live_tables
 
 from penstock.engine.table.open_table import LiveTable
 from penstock.errors import InvalidError
@@ -22,8 +24,6 @@ from penstock.model.node.calls import Operation, WriteCall
 from penstock.model.schema.agg_mode import AggMode
 from penstock.model.schema.aggregate import AggFunction, check_takes
 from penstock.model.schema.schema import Column, Schema
-from penstock.testing.aggregate_oracle import AggregateOracle, same
-from penstock.testing.live_table import LiveTableRig, live_tables
 
 STEPS = 30
 KEYS = 6

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
+from tests.kit.owner_rig import OwnerRig, attempt_id
 
 from penstock.errors import ConflictError, FencedError
 from penstock.model.node.owner_token import OwnerToken
-from penstock.testing.owner_rig import OwnerRig, attempt_id
 
 SCHEDULES = 100
 PER_TEST = 25

@@ -9,10 +9,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.kit.node_house import NodeHouse
+from tests.kit.table_life import TableLife
 
 from penstock.model.table.merge_engine import MergeEngine
-from penstock.testing.node_house import NodeHouse
-from penstock.testing.table_life import TableLife
 
 ENGINES = tuple(MergeEngine)
 

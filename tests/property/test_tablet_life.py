@@ -8,6 +8,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from tests.kit.tablet_rig import TabletRig
+from tests.kit.tablet_writes import RandomWrites
 
 from penstock.errors import OffsetOutOfRangeError
 from penstock.index.front.front import FrontedKeyIndex
@@ -20,8 +22,6 @@ from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
 from penstock.testing.faulty_disk import FaultyDisk
-from penstock.testing.tablet_rig import TabletRig
-from penstock.testing.tablet_writes import RandomWrites
 
 STEPS = 120
 TINY = FrontSettings(table_bytes_max=2_000, dirty_bytes_max=500, drain_rows_max=3)

@@ -13,6 +13,9 @@ from random import Random
 from typing import TypeVar
 
 import pytest
+from tests.kit.oracle import Key, Row
+from tests.kit.tablet_rig import TabletRig
+from tests.kit.tablet_writes import KEY, RandomWrites
 
 from penstock.errors import OffsetOutOfRangeError
 from penstock.index.memory import MemoryKeyIndex
@@ -21,9 +24,6 @@ from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
 from penstock.testing.faulty_disk import FaultyDisk
-from penstock.testing.oracle import Key, Row
-from penstock.testing.tablet_rig import TabletRig
-from penstock.testing.tablet_writes import KEY, RandomWrites
 
 T = TypeVar("T")
 WRITES = 250

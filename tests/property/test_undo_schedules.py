@@ -13,11 +13,11 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.kit.owner_rig import MetadataCrashError, OwnerRig
 
 from penstock.errors import BucketFailedError, ConflictError, FencedError, InvalidError, LockedError
 from penstock.model.node.owner_token import OwnerToken
 from penstock.testing.fault_gate import SimulatedCrash
-from penstock.testing.owner_rig import MetadataCrashError, OwnerRig
 
 SCHEDULES = 1_000
 PER_TEST = 50

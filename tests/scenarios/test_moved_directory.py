@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.kit.faulty_node import without_patience
+from tests.kit.node_house import NodeHouse
 
 from penstock import errors
-from penstock.testing.faulty_node import without_patience
-from penstock.testing.node_house import NodeHouse
 
 DDL = "id BIGINT, v BIGINT, PRIMARY KEY (id)"
 SETTINGS = {"log.segment-bytes": "4KB"}

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.kit.faulty_node import without_patience
+from tests.kit.node_house import NodeHouse
 
 import penstock
 from penstock import errors
@@ -20,8 +22,6 @@ from penstock.model.node.calls import Operation, WriteCall
 from penstock.server.access.tokens import hash_token, make_token
 from penstock.server.server import Listen, Server
 from penstock.server.settings import ServerSettings
-from penstock.testing.faulty_node import without_patience
-from penstock.testing.node_house import NodeHouse
 
 SCHEMA = "id BIGINT, v BIGINT, PRIMARY KEY (id)"
 

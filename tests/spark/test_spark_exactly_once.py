@@ -23,10 +23,10 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.kit.spark_cluster import SparkCluster
 
 import penstock
 from penstock.testing.server import ServerProcess
-from penstock.testing.spark_cluster import SparkCluster
 
 DRIVER = Path(__file__).with_name("chaos_driver.py")
 ZOMBIE = Path(__file__).with_name("zombie.py")

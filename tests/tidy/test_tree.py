@@ -16,6 +16,7 @@ import pytest
 Rule = Callable[[PurePosixPath, str], list[str]]
 
 LINES_MAX = 400
+FILES_MAX = 15
 VAGUE_NAMES = frozenset(("util", "utils", "helper", "helpers", "common", "base", "manager", "core", "misc"))
 OPEN_WORK = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:work|home|root|Users)/\w")
@@ -52,6 +53,11 @@ def machine_path(_path: PurePosixPath, text: str) -> list[str]:
 def package_registry(_path: PurePosixPath, text: str) -> list[str]:
     """Where packages come from is the machine's choice, not the project's."""
     return _matching_lines(PACKAGE_REGISTRY, text)
+
+
+def full_folder(folder: str, names: list[str]) -> list[str]:
+    """Past the limit a folder needs a wall inside."""
+    return [f"{folder}: {len(names)} files; build sub-rooms"] if len(names) > FILES_MAX else []
 
 
 def _matching_lines(pattern: re.Pattern[str], text: str) -> list[str]:
@@ -147,7 +153,15 @@ def test_every_setting_is_read(tree: dict[PurePosixPath, str]) -> None:
     assert [f"{path}: {kind}.{name}" for path, kind, name in declared if not re.search(rf"\.{name}\b", whole)] == []
 
 
-def test_test_files_have_unique_names(repository: Path) -> None:
-    names = [path.name for path in (repository / "tests").rglob("test_*.py")]
+def test_no_folder_of_the_package_is_full(tree: dict[PurePosixPath, str]) -> None:
+    folders: dict[str, list[str]] = {}
+    for path in tree:
+        if _in_package(path):
+            folders.setdefault(str(path.parent), []).append(path.name)
 
-    assert sorted(name for name in set(names) if names.count(name) > 1) == []
+    assert len(folders) > 50
+    assert [fault for folder, names in sorted(folders.items()) for fault in full_folder(folder, names)] == []
+
+
+def test_full_folder_is_caught() -> None:
+    assert full_folder("src/penstock/hall", [f"file_{number}.py" for number in range(FILES_MAX + 1)])

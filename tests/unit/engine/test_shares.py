@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.kit.live_table import live_tables, pins
 
 from penstock.engine.changes.reader_pins import ReaderPins
 from penstock.engine.engine import Engine
@@ -24,7 +25,6 @@ from penstock.model.place.bucket import TableBucket
 from penstock.model.table.spec import make_spec
 from penstock.model.table.table import TableInfo
 from penstock.tablet.settings import FsyncMode
-from penstock.testing.live_table import live_tables, pins
 
 SETTINGS = Settings(
     tables_max=8, leases_max=8, owners_per_table_max=8, scanners_per_bucket_max=8, fsync=FsyncMode.NEVER

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.kit.live_table import live_tables, write
 
 from penstock.errors import ArithmeticOverflowError
 from penstock.model.schema.schema import Schema
-from penstock.testing.live_table import live_tables, write
 
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
 DECIMALS = [

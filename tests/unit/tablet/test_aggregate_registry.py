@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap, BitMap64
+from tests.kit.live_table import LiveTableRig, live_tables, write, write_batch
 
 from penstock.engine.table.open_table import LiveTable
 from penstock.errors import ArithmeticOverflowError, LimitError, PenstockError, UnsupportedError
@@ -16,7 +17,6 @@ from penstock.model.node.calls import Operation
 from penstock.model.schema.aggregate import AggFunction, types_taken
 from penstock.model.schema.schema import Schema
 from penstock.tablet.merge.aggregates.registry import AGGREGATES, Aggregate, Excess, Nulls, Order
-from penstock.testing.live_table import LiveTableRig, live_tables, write, write_batch
 
 SAMPLES: dict[AggFunction, tuple[pa.DataType, list[Any]]] = {
     AggFunction.SUM: (pa.int64(), [3, 5, 7]),

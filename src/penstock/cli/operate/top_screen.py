@@ -13,7 +13,7 @@ from penstock.model.place.bucket import bucket_key
 from penstock.model.words.quantity import format_duration_ms
 
 if TYPE_CHECKING:
-    from penstock.cli.operate.top import Sample
+    from penstock.cli.operate.top_sample import Sample
     from penstock.model.node.owner import OwnerInfo
 
 ROWS_MAX: Final = 15

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 import penstock
-from penstock.cli.operate.top import Sample, take_sample
+from penstock.cli.operate.top_sample import Sample, take_sample
 from penstock.cli.operate.top_screen import draw, query_name
 from penstock.model.node.owner import OwnerInfo
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.kit.live_table import LiveTableRig, bucket, delete, live_tables, pins, write
 
 from penstock.engine.changes.reader import ChangeReader
 from penstock.engine.table.open_table import LiveTable
@@ -24,7 +25,6 @@ from penstock.errors import (
 from penstock.log.settings import LogSettings
 from penstock.model.node.calls import ChangePage, Images, Offsets, Operation, PullChanges, WriteCall
 from penstock.model.place.bucket import LIFE_OFFSETS, TableBucket
-from penstock.testing.live_table import LiveTableRig, bucket, delete, live_tables, pins, write
 
 DDL = "id BIGINT, note STRING, amount DOUBLE, PRIMARY KEY (id)"
 Positions = dict[TableBucket, tuple[int, int | None]]

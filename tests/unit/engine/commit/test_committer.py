@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
+from tests.kit.live_table import LiveTableRig, live_tables, write
 
 from penstock.engine.table.open_table import LiveTable
 from penstock.errors import BucketFailedError, DiskFullError, SequenceError, UnavailableError
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
 from penstock.model.place.bucket import BucketId
 from penstock.testing.fault_gate import Operation as DiskOperation
-from penstock.testing.live_table import LiveTableRig, live_tables, write
 
 DDL = "id BIGINT, v BIGINT, PRIMARY KEY (id)"
 WRITER = bytes(15) + b"w"

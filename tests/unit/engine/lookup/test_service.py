@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.kit.live_table import LiveTableRig, bucket, delete, live_tables, write
 
 from penstock.engine.lookup import service as lookups
 from penstock.engine.lookup.index_reads import read_index
@@ -19,7 +20,6 @@ from penstock.engine.table.open_table import LiveTable
 from penstock.errors import InvalidError, NotLeaderError, SchemaMismatchError, UnavailableError, UnsupportedError
 from penstock.log.settings import LogSettings
 from penstock.model.node.calls import LookupCall, LookupResult
-from penstock.testing.live_table import LiveTableRig, bucket, delete, live_tables, write
 
 DDL = "city STRING, day INT, id BIGINT, note STRING, PRIMARY KEY (city, day, id)"
 CITIES = ["Ulm", "Ulma", "Bonn", "", "U\0lm"]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.kit.owner_rig import OwnerRig, attempt_id
 
 from penstock.errors import ConflictError, FencedError, InvalidError
 from penstock.model.node.owner_token import OwnerToken
-from penstock.testing.owner_rig import OwnerRig, attempt_id
 
 FIRST, SECOND, THIRD = attempt_id(1), attempt_id(2), attempt_id(3)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.kit.owner_rig import OwnerRig
 
 from penstock.errors import InvalidError, LockedError
 from penstock.model.node.calls import Operation, WriteCall
 from penstock.model.node.owner_token import OwnerToken
-from penstock.testing.owner_rig import OwnerRig
 
 DDL = "k BIGINT, s BIGINT SUM, n BIGINT COUNT, b BIGINT SUM, PRIMARY KEY (k)"
 

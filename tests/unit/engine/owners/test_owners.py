@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.kit.owner_rig import OwnerRig
 
 from penstock.errors import (
     ConflictError,
@@ -19,7 +20,6 @@ from penstock.errors import (
 )
 from penstock.model.node.owner import AcquireOwner, EpochStatus
 from penstock.model.node.principal import ANONYMOUS, acting_as
-from penstock.testing.owner_rig import OwnerRig
 
 DDL = "k BIGINT, a BIGINT, b BIGINT, x BIGINT, PRIMARY KEY (k)"
 LOCKED = {"column-lock.enabled": "true"}

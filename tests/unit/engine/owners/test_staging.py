@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.kit.owner_rig import MetadataCrashError, OwnerRig, attempt_id
 
 from penstock.engine.commit.group import QueuedWrite, WriteGroup
 from penstock.engine.owners import staged_commit
@@ -22,7 +23,6 @@ from penstock.errors import (
 )
 from penstock.model.node.calls import Operation
 from penstock.testing.fault_gate import SimulatedCrash
-from penstock.testing.owner_rig import MetadataCrashError, OwnerRig, attempt_id
 
 FIRST, SECOND = attempt_id(1), attempt_id(2)
 SUMS = "k BIGINT, a BIGINT SUM, PRIMARY KEY (k)"

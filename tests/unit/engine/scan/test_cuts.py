@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.kit.live_table import LiveTableRig, bucket, live_tables, pins, write
 
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.table.open_table import LiveTable
@@ -16,7 +17,6 @@ from penstock.errors import (
     PartitionNotFoundError,
     UnknownOrExpiredScannerError,
 )
-from penstock.testing.live_table import LiveTableRig, bucket, live_tables, pins, write
 
 
 @pytest.fixture

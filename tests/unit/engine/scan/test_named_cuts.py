@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.kit.live_table import LiveTableRig, bucket, live_tables, pins, write
 
 from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.scan.named_cuts import PREFIX, NamedCuts
 from penstock.errors import InvalidError
-from penstock.testing.live_table import LiveTableRig, bucket, live_tables, pins, write
 
 HOUR_MS = 3_600_000
 

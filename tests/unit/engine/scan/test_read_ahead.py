@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
+from tests.kit.live_table import LiveTableRig, bucket, live_tables, write
 
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.read_ahead import PLACES, Place, ReadAhead
@@ -18,7 +19,6 @@ from penstock.errors import UnavailableError, UnknownOrExpiredScannerError
 from penstock.log.settings import LogSettings
 from penstock.model.node.calls import OpenScan, Page
 from penstock.runtime.metrics import Metrics
-from penstock.testing.live_table import LiveTableRig, bucket, live_tables, write
 
 ROWS = [{"id": i, "note": f"note {i}"} for i in range(400)]
 PAGE = 500

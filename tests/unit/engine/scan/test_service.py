@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.kit.live_table import LiveTableRig, bucket, delete, live_tables, pins, write
 
 from penstock.engine.scan import page_reader
 from penstock.engine.scan.cuts import Cuts
@@ -39,7 +40,6 @@ from penstock.model.node.principal import acting_as
 from penstock.model.place.bucket import TableBucket
 from penstock.runtime.metrics import Metrics
 from penstock.testing.fault_gate import Operation as DiskOperation
-from penstock.testing.live_table import LiveTableRig, bucket, delete, live_tables, pins, write
 from penstock.testing.manual_clock import ManualClock
 
 ROWS = [{"id": i, "city": None if i % 5 == 0 else f"city-{i}", "amount": i * 0.5} for i in range(100)]

@@ -6,12 +6,12 @@ import errno
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.kit.live_table import LiveTableRig, bucket, live_tables, write
 
 from penstock.engine.commit.group import QueuedWrite
 from penstock.engine.table.deletion import delete_matching
 from penstock.engine.table.open_table import LiveTable
 from penstock.errors import DiskFullError
-from penstock.testing.live_table import LiveTableRig, bucket, live_tables, write
 
 
 @pytest.fixture

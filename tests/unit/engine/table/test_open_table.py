@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.kit.live_table import live_tables, write
 
 from penstock.engine.changes.reader import ChangeReader
 from penstock.engine.settings import Settings
@@ -13,7 +14,6 @@ from penstock.engine.upkeep.statistics import table_stats
 from penstock.errors import LimitError, PartitionNotFoundError
 from penstock.model.place.bucket import LIFE_OFFSETS
 from penstock.model.table.partition import PartitionInfo
-from penstock.testing.live_table import live_tables, write
 from penstock.testing.manual_clock import ManualClock
 
 

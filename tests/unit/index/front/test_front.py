@@ -8,6 +8,8 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.kit.tablet_rig import TabletRig
+from tests.kit.tablet_writes import RandomWrites
 
 from penstock.errors import DiskFullError, InvalidError
 from penstock.index.front.front import FrontedKeyIndex
@@ -20,8 +22,6 @@ from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
 from penstock.testing.faulty_disk import FaultyDisk
-from penstock.testing.tablet_rig import TabletRig
-from penstock.testing.tablet_writes import RandomWrites
 
 BUCKET = BucketId(1, 0, 0)
 OTHER = BucketId(1, 0, 1)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap, BitMap64
+from tests.kit.live_table import LiveTableRig, delete, live_tables, write, write_batch
 
 from penstock.engine.table.open_table import LiveTable
 from penstock.errors import (
@@ -20,7 +21,6 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.model.node.calls import Operation, WriteResult
-from penstock.testing.live_table import LiveTableRig, delete, live_tables, write, write_batch
 
 DDL = "id BIGINT, total BIGINT SUM, top DOUBLE MAX, n BIGINT COUNT, PRIMARY KEY (id)"
 

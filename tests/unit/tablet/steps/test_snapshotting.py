@@ -10,6 +10,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.kit.tablet_rig import BUCKET, TabletRig
+from tests.kit.tablet_writes import KEY, RandomWrites
 
 from penstock.codec.stored.snapshot_file import SnapshotFile, decode_snapshot, encode_snapshot
 from penstock.errors import CorruptionError, OffsetOutOfRangeError, SnapshotNotFoundError
@@ -21,8 +23,6 @@ from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
 from penstock.tablet.steps.snapshotting import take_snapshot
 from penstock.testing.faulty_disk import FaultyDisk
-from penstock.testing.tablet_rig import BUCKET, TabletRig
-from penstock.testing.tablet_writes import KEY, RandomWrites
 
 
 class SnapshotRig(TabletRig):

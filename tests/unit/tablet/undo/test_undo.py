@@ -7,13 +7,13 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from tests.kit.owner_rig import OwnerRig
 
 from penstock.errors import LockedError, PenstockError
 from penstock.model.node.calls import Operation
 from penstock.model.node.owner_token import OwnerToken
 from penstock.model.place.change import BatchKind
 from penstock.testing.fault_gate import SimulatedCrash
-from penstock.testing.owner_rig import OwnerRig
 
 DDL = "k BIGINT, a BIGINT, b BIGINT, x BIGINT, PRIMARY KEY (k)"
 

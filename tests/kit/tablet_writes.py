@@ -9,13 +9,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
+from tests.kit.oracle import Oracle
 
 from penstock.model.place.change import SYSTEM_FIELDS
 from penstock.model.place.facts import NO_ID
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.merge.rule import Request
 from penstock.tablet.schema import TabletSchema
-from penstock.testing.oracle import Oracle
 
 Kind = Literal["upsert", "update", "apply", "delete", "clear"]
 

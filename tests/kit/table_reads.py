@@ -8,16 +8,16 @@ from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
+from tests.kit.aggregate_oracle import same
+from tests.kit.node_house import NodeHouse
+from tests.kit.random_table import Row
+from tests.kit.table_oracle import Key, Snapshot, TableOracle
 
 from penstock.client.changes.stream import ChangeStream
 from penstock.client.scan.scan import Scan
 from penstock.client.table import Table
 from penstock.errors import OffsetOutOfRangeError
 from penstock.model.place.bucket import TableBucket
-from penstock.testing.aggregate_oracle import same
-from penstock.testing.node_house import NodeHouse
-from penstock.testing.random_table import Row
-from penstock.testing.table_oracle import Key, Snapshot, TableOracle
 
 Offsets = Mapping[TableBucket, int]
 

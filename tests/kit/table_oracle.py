@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from tests.kit.aggregate_oracle import AggregateOracle, same
+from tests.kit.oracle import Oracle, Row
+
 from penstock.model.table.merge_engine import DeleteBehavior, MergeEngine
 from penstock.model.table.table import TableInfo
-from penstock.testing.aggregate_oracle import AggregateOracle, same
-from penstock.testing.oracle import Oracle, Row
 
 Key = tuple[Any, ...]
 Snapshot = dict[Key, Row]

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from tests.kit.oracle import Key, Oracle, Row
+from tests.kit.tablet_writes import ADDED_COLUMN, COLUMNS, KEY, VERSION, TabletWrite, tablet_schema
 
 from penstock.errors import SequenceError
 from penstock.index.key_index import KeyIndex
@@ -33,8 +35,6 @@ from penstock.tablet.settings import FsyncMode, TabletSettings
 from penstock.tablet.steps.recovery import open_tablet
 from penstock.tablet.tablet import Entry
 from penstock.tablet.view.span import RowBlock
-from penstock.testing.oracle import Key, Oracle, Row
-from penstock.testing.tablet_writes import ADDED_COLUMN, COLUMNS, KEY, VERSION, TabletWrite, tablet_schema
 
 BUCKET: Final = BucketId(1, 0, 0)
 SMALL: Final = TabletSettings(segment_bytes=4096, split_rows_min=5, file_rows_max=100)

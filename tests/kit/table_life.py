@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.types as pat
+from tests.kit.node_house import NodeHouse
+from tests.kit.random_table import RandomTable, Row
+from tests.kit.table_oracle import TableOracle, table_oracle
+from tests.kit.table_reads import PATH, TableReads
 
 from penstock.client.table import Table
 from penstock.errors import PenstockError
 from penstock.model.node.calls import WriteResult
 from penstock.model.table.merge_engine import MergeEngine
-from penstock.testing.node_house import NodeHouse
-from penstock.testing.random_table import RandomTable, Row
-from penstock.testing.table_oracle import TableOracle, table_oracle
-from penstock.testing.table_reads import PATH, TableReads
 
 COLUMNS_ADDED_MAX: Final = 3
 _CHANGE_TYPES: Final = ("+I", "+I", "-U", "+U", "-D", "+A")
