@@ -135,7 +135,7 @@ def test_two_clients_with_large_calls_take_turns_where_there_is_room_for_one(tmp
             thread.join()
 
         assert same(t, rows(4 * ROWS))
-        assert server.gate.counts()["bytes"] == 0
+        assert server.admission.counts()["bytes"] == 0
 
 
 def test_large_call_survives_a_crash_of_its_server(tmp_path: Path) -> None:

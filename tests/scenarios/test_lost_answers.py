@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from penstock.server.calls.answers import ANSWERS_MAX, KEPT_MS, Answers
 from tests.kit.faulty_node import without_patience
 from tests.kit.lossy_node import LossyNode
 
 import penstock
 from penstock.errors import AlreadyExistsError, LeaseNotFoundError, NotFoundError, TableNotFoundError, UnavailableError
 from penstock.model.node.principal import acting_as
-from penstock.server.calls.answers import ANSWERS_MAX, KEPT_MS, Answers
 from penstock.testing.manual_clock import ManualClock
 
 DDL = "day STRING, id BIGINT, v BIGINT SUM, PRIMARY KEY (day, id)"

@@ -16,7 +16,7 @@ from penstock.errors import PermissionDeniedError
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.prometheus_text import CONTENT_TYPE, prometheus_text
-from penstock.server.access.http_authentication import HttpDoor
+from penstock.server.access.http_authentication import HttpAuthentication
 
 REQUESTS_MAX: Final = 16
 REQUEST_MS_MAX: Final = 5_000
@@ -40,12 +40,12 @@ class HttpServer(ThreadingHTTPServer):
         port: int,
         metrics: Metrics,
         healthy: Callable[[], bool],
-        door: HttpDoor | None = None,
+        authentication: HttpAuthentication | None = None,
         *,
         clock: Clock | None = None,
     ) -> None:
         self.metrics = metrics
-        self.door = door or HttpDoor()
+        self.authentication = authentication or HttpAuthentication()
         self.healthy = healthy
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -65,7 +65,7 @@ class HttpServer(ThreadingHTTPServer):
     def url(self) -> str:
         """Return where it listens."""
         host = f"[{self.server_name}]" if ":" in self.server_name else self.server_name
-        return f"{self.door.scheme}://{host}:{self.server_port}"
+        return f"{self.authentication.scheme}://{host}:{self.server_port}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own; whoever has been answered for longest gives up its place if there is none."""
@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         self.request.settimeout(self.timeout)
-        self.request = self.server.door.secured(self.request)
+        self.request = self.server.authentication.secured(self.request)
         super().setup()
 
     def finish(self) -> None:
@@ -136,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _tell_metrics(self) -> None:
         try:
-            self.server.door.check(self.connection, self.headers.get("Authorization", ""))
+            self.server.authentication.check(self.connection, self.headers.get("Authorization", ""))
         except PermissionDeniedError as error:
             self._reply(HTTPStatus.UNAUTHORIZED, "text/plain", f"{error}\n")
         else:

@@ -19,11 +19,11 @@ from penstock.model.node.node import Node
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.tasks import TaskGroup
-from penstock.server.access.authentication import Door
-from penstock.server.access.http_authentication import HttpDoor
+from penstock.server.access.authentication import Authentication
+from penstock.server.access.http_authentication import HttpAuthentication
 from penstock.server.access.private_paths import PrivatePaths
 from penstock.server.access.token_file import TokenFile, file_stamp
-from penstock.server.calls.admission import Gate
+from penstock.server.calls.admission import Admission
 from penstock.server.calls.connection_watch import ConnectionWatch
 from penstock.server.calls.connections import address_of, cut_connections, received_bytes
 from penstock.server.calls.flight_service import FlightServer
@@ -79,13 +79,13 @@ class Listen:
             given |= {"verify_client": True, "root_certificates": _read(self.tls_ca)}
         return given
 
-    def http_door(self, tokens: TokenFile | None) -> HttpDoor:
-        """Return who is let in on the HTTP port.
+    def http_authentication(self, tokens: TokenFile | None) -> HttpAuthentication:
+        """Return the authentication of the HTTP port.
 
         Raises:
-            InvalidError: certificate, key or CA are none.
+            InvalidError: certificate, key or CA cannot be used.
         """
-        return HttpDoor(tokens, cert=self.tls_cert, key=self.tls_key, ca=self.tls_ca)
+        return HttpAuthentication(tokens, cert=self.tls_cert, key=self.tls_key, ca=self.tls_ca)
 
     def tls_stamp(self) -> list[tuple[int, int, int] | None]:
         """Return what changes when a certificate, its key or the CA is replaced."""
@@ -118,11 +118,11 @@ class Server:
         self._closing = threading.Lock()
         self._closed = False
         clock, metrics = clock or SystemClock(), metrics or Metrics()
-        self.gate = Gate(self._settings, clock)
+        self.admission = Admission(self._settings, clock)
         handler = Handler(
             node,
             self._settings,
-            self.gate,
+            self.admission,
             clock,
             metrics,
             on_page=on_page,
@@ -132,19 +132,19 @@ class Server:
         self._tokens = None if listen.token_file is None else TokenFile(listen.token_file, clock)
         self._handler, self._metrics = handler, metrics
         self._tls_stamp = listen.tls_stamp()
-        http_door = listen.http_door(self._tokens)
+        http_authentication = listen.http_authentication(self._tokens)
         self._flight = self._listen(listen)
         self._relisten = replace(listen, port=self.port)
         scheme = "penstock" if listen.tls_cert is None else "penstock+tls"
         self.url = f"{scheme}://{_bracketed(listen.host)}:{self.port}"
-        self._http = self._listen_http(listen, metrics, http_door)
+        self._http = self._listen_http(listen, metrics, http_authentication)
         self._tasks = TaskGroup(clock, workers=1)
         self._watch = ConnectionWatch(self._settings, clock)
         self._tasks.every("cut-overdue", max(1, self._settings.stall_ms // 4), self._cut_overdue)
         self._tasks.every("cut-strangers", STRANGERS_MS, self._cut_strangers)
         if listen.tls_cert is not None:
             self._tasks.every("certificates", CERTIFICATES_MS, self.renew_certificates)
-        self._gauges = {name: metrics.gauge(f"penstock_server_{name}") for name in self.gate.counts()}
+        self._gauges = {name: metrics.gauge(f"penstock_server_{name}") for name in self.admission.counts()}
         self._tasks.every("gauges", 1_000, self._set_gauges)
 
     def __enter__(self) -> Server:
@@ -177,7 +177,7 @@ class Server:
             if self._closed:
                 return True
             self._closed = True
-            drained = self.gate.close(self._settings.drain_ms)
+            drained = self.admission.close(self._settings.drain_ms)
             if not drained:
                 _log.warning("calls were cut off at the deadline drain_ms=%d", self._settings.drain_ms)
             stopped = self._stop_flight()
@@ -198,13 +198,13 @@ class Server:
             if self._closed or stamp == self._tls_stamp:
                 return
             try:
-                door = self._relisten.http_door(self._tokens)
+                authentication = self._relisten.http_authentication(self._tokens)
             except InvalidError as error:
                 _log.warning("certificates changed and cannot be used; the old ones stay in use error=%s", error)
                 return
             self._tls_stamp = stamp
             if self._http is not None:
-                self._http.door = door
+                self._http.authentication = authentication
             self._stop_flight()
             self._flight = self._listen(self._relisten)
         _log.info("certificates changed and were read again")
@@ -228,10 +228,10 @@ class Server:
             return FlightServer(
                 f"{scheme}://{_bracketed(listen.host)}:{listen.port}",
                 self._handler,
-                gate=self.gate,
+                admission=self.admission,
                 settings=self._settings,
                 metrics=self._metrics,
-                door=None if self._tokens is None else Door(self._tokens),
+                authentication=None if self._tokens is None else Authentication(self._tokens),
                 database=self.node.database_id(),
                 **listen.tls(),
             )
@@ -240,12 +240,12 @@ class Server:
                 "the server cannot listen; check host, port and certificates", host=listen.host, port=listen.port
             ) from error
 
-    def _listen_http(self, listen: Listen, metrics: Metrics, door: HttpDoor) -> HttpServer | None:
+    def _listen_http(self, listen: Listen, metrics: Metrics, authentication: HttpAuthentication) -> HttpServer | None:
         if listen.http_port is None:
             return None
         for port in (listen.http_port, 0) if listen.any_http_port else (listen.http_port,):
             try:
-                found = HttpServer(listen.host, port, metrics, lambda: not self.gate.closed, door)
+                found = HttpServer(listen.host, port, metrics, lambda: not self.admission.closed, authentication)
             except OSError as error:
                 cause = error
                 continue
@@ -258,22 +258,22 @@ class Server:
         raise UnavailableError("the http port is taken; choose another", port=listen.http_port) from cause
 
     def _cut_overdue(self) -> None:
-        peers = {address_of(peer) for peer in self.gate.overdue()}
+        peers = {address_of(peer) for peer in self.admission.overdue()}
         cut = cut_connections(self.port, peers) if peers else 0
         if cut:
             _log.warning("connections were cut: replies unread, or streams held idle connections=%d", cut)
 
     def _cut_strangers(self) -> None:
-        arrivals = self.gate.arrivals()
+        arrivals = self.admission.arrivals()
         received = received_bytes(self.port)
         known = {address_of(peer): count for peer, count in arrivals.items()}
         cut = cut_connections(self.port, self._watch.look(received, known))
-        self.gate.forget(peer for peer in arrivals if address_of(peer) not in received)
+        self.admission.forget(peer for peer in arrivals if address_of(peer) not in received)
         if cut:
             _log.warning("connections were cut: no call came whole in time connections=%d", cut)
 
     def _set_gauges(self) -> None:
-        for name, count in self.gate.counts().items():
+        for name, count in self.admission.counts().items():
             self._gauges[name].set(count)
 
 

@@ -37,7 +37,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def held(server: Server) -> int:
-    return server.gate.counts()["bytes"]
+    return server.admission.counts()["bytes"]
 
 
 class Raw:
@@ -140,16 +140,16 @@ def test_large_calls_wait_for_room_and_fail_when_the_server_stops(node: Any, sta
     one, other = Raw(server), Raw(server)
     first, *rest = pieces_of(make_write(8_000))
     assert one.ask(first) is None
-    wait_until(lambda: server.gate.counts()["calls"] == 0)
+    wait_until(lambda: server.admission.counts()["calls"] == 0)
     other.writer.write_metadata(first)
-    wait_until(lambda: server.gate.counts()["calls"] == 1)
+    wait_until(lambda: server.admission.counts()["calls"] == 1)
     for piece in rest:
         assert one.ask(piece) is None
     assert decode_frame(other.reader.read_chunk().app_metadata).kind is FrameKind.REPLY
 
-    wait_until(lambda: server.gate.counts()["calls"] == 0)
+    wait_until(lambda: server.admission.counts()["calls"] == 0)
     one.writer.write_metadata(first)
-    wait_until(lambda: server.gate.counts()["calls"] == 1)
+    wait_until(lambda: server.admission.counts()["calls"] == 1)
     closing = threading.Thread(target=server.close)
     closing.start()
     answer = decode_frame(one.reader.read_chunk().app_metadata)

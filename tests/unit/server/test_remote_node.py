@@ -117,4 +117,4 @@ def test_idle_streams_are_used_again(start: Start, reach: Reach) -> None:
     for _ in range(20):
         remote.list_databases()
 
-    assert server.gate.counts()["streams"] == 1
+    assert server.admission.counts()["streams"] == 1

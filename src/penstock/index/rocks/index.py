@@ -50,8 +50,8 @@ from penstock.index.rocks.format import (
     plain_keys,
     stored_keys,
 )
+from penstock.index.rocks.gil_pauses import GilPauses
 from penstock.index.rocks.settings import RocksIndexSettings
-from penstock.index.rocks.turns import Turns
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import NO_OFFSET
 from penstock.runtime.local_disk import DIRECTORY_MODE
@@ -129,16 +129,16 @@ class RocksKeyIndex:
     def apply_run(self, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, applied: int) -> None:
         """Point many sorted keys at their offsets, or remove them; other threads get their turn in between."""
         assert len(keys) == len(offsets)
-        turns = Turns(self._settings.run_pause_us)
+        pauses = GilPauses(self._settings.run_pause_us)
         with self._call() as db:
             if len(keys) >= self._settings.run_keys_min:
-                self._ingest(db, bucket, keys, offsets, turns)
+                self._ingest(db, bucket, keys, offsets, pauses)
                 keys, offsets = keys[:0], offsets[:0]
             chunk = self._settings.run_chunk_keys
             while len(keys) > chunk:
                 self._put(db, bucket, keys[:chunk], offsets[:chunk], None)
                 keys, offsets = keys[chunk:], offsets[chunk:]
-                turns.give()
+                pauses.pause_if_due()
             self._put(db, bucket, keys, offsets, applied)
 
     def applied(self, bucket: BucketId) -> int:
@@ -222,7 +222,7 @@ class RocksKeyIndex:
                 db.flush()
 
     def _ingest(
-        self, db: rocksdict.Rdict, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, turns: Turns
+        self, db: rocksdict.Rdict, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, pauses: GilPauses
     ) -> None:
         """Write the keys to files as RocksDB has them, and let it take them in: a third of the work of writing them."""
         size = self._settings.run_file_keys
@@ -235,7 +235,7 @@ class RocksKeyIndex:
             for number, path in enumerate(paths):
                 mine = slice(number * size, (number + 1) * size)
                 some, theirs = keys[mine], offsets[mine]
-                _make_durably(path, partial(self._write_file, bucket=bucket, keys=some, offsets=theirs, turns=turns))
+                _make_durably(path, partial(self._write_file, bucket=bucket, keys=some, offsets=theirs, pauses=pauses))
             options = rocksdict.IngestExternalFileOptions()
             options.set_move_files(True)
             db.ingest_external_file([str(path) for path in paths], options)
@@ -243,7 +243,9 @@ class RocksKeyIndex:
             for path in paths:
                 path.unlink(missing_ok=True)
 
-    def _write_file(self, path: str, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, turns: Turns) -> None:
+    def _write_file(
+        self, path: str, bucket: BucketId, keys: pa.BinaryArray, offsets: Offsets, pauses: GilPauses
+    ) -> None:
         writer = rocksdict.SstFileWriter(self._options)
         writer.open(path)
         put, chunk = writer.__setitem__, self._settings.run_chunk_keys
@@ -259,7 +261,7 @@ class RocksKeyIndex:
                 deque(map(put, stored, values), maxlen=0)
             else:
                 deque(map(call, [put if each else remove for each in live], stored, values), maxlen=0)
-            turns.give()
+            pauses.pause_if_due()
         writer.finish()
 
     def _check_version(self) -> None:

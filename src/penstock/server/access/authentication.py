@@ -1,4 +1,4 @@
-"""The door: finds out who calls, before anything of the call is read."""
+"""Authentication of the Flight port: finds out who calls, before anything of the call is read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from penstock.model.node.principal import ANONYMOUS, UNNAMED
 from penstock.server.access.token_file import TokenFile
 from penstock.wire.fault import to_flight
 
-DOOR: Final = "penstock-door"
-OFFER: Final = "penstock-offer"
+AUTHENTICATION: Final = "penstock-authentication"
+OFFERED_METHODS: Final = "penstock-offered-methods"
 _OFFERED: Final = (flight.FlightMethod.DO_EXCHANGE, flight.FlightMethod.DO_GET)
 
 
-class Offer(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Turns away methods of Flight that are not offered: Flight's own refusal would carry a traceback."""
+class OfferedMethods(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Refuses methods of Flight that are not offered: Flight's own refusal would carry a traceback."""
 
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[Any]]) -> None:
         """Refuse all but streams of calls and exports."""
@@ -26,8 +26,8 @@ class Offer(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             raise to_flight(UnsupportedError("the server answers streams of calls and exports only"))
 
 
-class Visitor(flight.ServerMiddleware):  # type: ignore[misc]
-    """Whoever was let in, for the length of one stream, or until the token is taken out of the file."""
+class Caller(flight.ServerMiddleware):  # type: ignore[misc]
+    """A caller with a known token, for the length of one stream, or until the token is taken out of the file."""
 
     def __init__(self, tokens: TokenFile, authorization: str) -> None:
         super().__init__()
@@ -49,18 +49,18 @@ class Visitor(flight.ServerMiddleware):  # type: ignore[misc]
         return self._principal
 
 
-class Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets in who carries a known token."""
+class Authentication(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Lets in callers with a known token."""
 
     def __init__(self, tokens: TokenFile) -> None:
         super().__init__()
         self._tokens = tokens
 
-    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[Any]]) -> Visitor:
-        """Return the visitor, or turn the call away."""
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[Any]]) -> Caller:
+        """Return the caller, or refuse the call."""
         given = next((values for name, values in headers.items() if name.lower() == "authorization"), ())
         try:
-            return Visitor(self._tokens, str(given[0]) if given else "")
+            return Caller(self._tokens, str(given[0]) if given else "")
         except PermissionDeniedError as error:
             raise to_flight(error) from None
 
@@ -74,13 +74,13 @@ def principal_of(context: flight.ServerCallContext, *, certified: bool) -> str:
     Raises:
         PermissionDeniedError: the token is no longer known, or the certificate has no name of its own.
     """
-    visitor = context.get_middleware(DOOR)
-    if isinstance(visitor, Visitor):
-        return visitor.principal
+    caller = context.get_middleware(AUTHENTICATION)
+    if isinstance(caller, Caller):
+        return caller.principal
     name: str = context.peer_identity().decode(errors="replace")
     if name in UNNAMED:
         raise PermissionDeniedError("the certificate's name stands for callers without one; issue another", name=name)
     if certified and not name:
         # All callers without a name would be one principal, and end each other's scans and leases.
-        raise PermissionDeniedError("the certificate names nobody; issue one with a subject alternative name")
+        raise PermissionDeniedError("the certificate has no name; issue one with a subject alternative name")
     return name or ANONYMOUS

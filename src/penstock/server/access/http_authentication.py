@@ -1,7 +1,7 @@
-"""The door of the HTTP port: who may read the metrics, and whether TLS is spoken there.
+"""Authentication of the HTTP port: which callers may read the metrics, and whether the port speaks TLS.
 
-Whoever the server asks who they are on its calls is asked here too: for a token, or else for a client
-certificate. Health is told to anybody, for it says one word, and whoever balances load has no token.
+The port asks what the Flight port asks: for a token, or else for a client certificate. `/health` asks for
+nothing: its answer is one word, and a load balancer has no token.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from penstock.server.access.token_file import TokenFile
 _CLIENT_HELLO: Final = b"\x16"
 
 
-class HttpDoor:
-    """Lets in who carries a known token or certificate; without either being asked for, everybody."""
+class HttpAuthentication:
+    """Lets in callers with a known token or certificate; all callers where the server asks for neither."""
 
     def __init__(
         self,
@@ -28,10 +28,10 @@ class HttpDoor:
         key: str | Path | None = None,
         ca: str | Path | None = None,
     ) -> None:
-        """Ask what the server asks.
+        """Ask for what the Flight port asks for.
 
         Raises:
-            InvalidError: certificate, key or CA are none.
+            InvalidError: certificate, key or CA cannot be used.
         """
         self._tokens = tokens
         self._ca = ca
@@ -59,7 +59,7 @@ class HttpDoor:
         return secured
 
     def check(self, connection: socket.socket, authorization: str) -> None:
-        """Turn away who may not read the metrics.
+        """Refuse a caller that may not read the metrics.
 
         Raises:
             PermissionDeniedError: there is no known token or certificate, or it travelled in the clear.

@@ -1,4 +1,4 @@
-"""The gate: who is inside, with how much, and who is turned away.
+"""Admission: counts the streams, calls and bytes of each caller, and refuses what is over a limit.
 
 Everything a client can make a server hold is counted here before it is held: streams, calls, waits,
 bytes. Over a limit the caller gets `OverloadedError` and the others are served on. A caller with a name
@@ -32,9 +32,9 @@ OPENED_MAX: Final = 256
 class Stream:
     """One open stream: whose it is, since when it waits for the next call, since when for its reply to be read.
 
-    `held` is the bytes of the request or reply at hand, as the gate counts them; `roomy` those of a request
-    in pieces, or of a reply that is as large, for which room was made; `failed` whether the latest call did;
-    `opened` the scan sessions that were opened on it last.
+    `held` is the bytes of the request or reply at hand; `large_bytes` those reserved for a request in pieces, or for
+    a reply that is as large; `failed` whether the latest call failed; `opened` the scan sessions that were opened
+    on it last.
     """
 
     peer: str
@@ -42,7 +42,7 @@ class Stream:
     idle_since_ms: int | None
     sending_since_ms: int | None = None
     held: int = 0
-    roomy: int = 0
+    large_bytes: int = 0
     assembly: Assembly | None = None
     calls: int = 0
     rows: int = 0
@@ -51,8 +51,8 @@ class Stream:
     opened: deque[str] = field(default_factory=lambda: deque(maxlen=OPENED_MAX))
 
 
-class Gate:
-    """The counts of one server. Thread-safe."""
+class Admission:
+    """The counts of one server. Thread-safe by one lock."""
 
     def __init__(self, settings: ServerSettings, clock: Clock) -> None:
         self._settings = settings
@@ -65,12 +65,12 @@ class Gate:
         # Callers with a name are few, and stay: their counts may be left at nothing.
         self._caller_streams: Counter[str] = Counter()
         self._caller_bytes: Counter[str] = Counter()
-        self._caller_roomy: Counter[str] = Counter()
-        self._caller_places: Counter[tuple[str, str]] = Counter()
+        self._caller_large_bytes: Counter[str] = Counter()
+        self._caller_slots: Counter[tuple[str, str]] = Counter()
         self._bytes = 0
-        self._roomy = 0
+        self._large_bytes = 0
         self._calls = 0
-        self._places: Counter[str] = Counter()
+        self._slots: Counter[str] = Counter()
         # How often each connection got through: streams that were let in, and calls that arrived whole.
         self._arrivals: Counter[str] = Counter()
         self._closed = False
@@ -101,7 +101,7 @@ class Gate:
         try:
             yield stream
         finally:
-            self.give_room(stream)
+            self.release_large(stream)
             with self._lock:
                 self._streams.discard(stream)
                 _count(self._peer_streams, peer, -1)
@@ -137,44 +137,46 @@ class Gate:
                     raise OverloadedError("the connection has too much in flight; try again", most=most)
             self._note_held(stream, size)
 
-    def make_room(self, stream: Stream, size: int, gone: Callable[[], bool]) -> None:
-        """Make room for a request in pieces, or a reply that is as large; wait until others have given theirs back.
+    def reserve_large(self, stream: Stream, size: int, gone: Callable[[], bool]) -> None:
+        """Reserve bytes for a request in pieces, or a reply that is as large; wait until other calls release theirs.
 
         Raises:
-            OverloadedError: they did not, for as long as a call may wait.
+            OverloadedError: they did not release enough for as long as a call may wait.
             UnavailableError: the server is stopping, or the client went away.
         """
         settings = self._settings
-        # Whatever is larger by what it has besides its rows, or was allowed all the same, has all the room there is.
+        # A call that is larger than the limit, by its header, or because it was allowed, reserves all there is.
         size = min(size, settings.call_bytes_max)
         end_ms = self._clock.monotonic_ms() + settings.wait_ms_max
         who = stream.principal
         share = Share(who, settings.call_bytes_max)
-        self.give_room(stream)
+        self.release_large(stream)
         with self._changed:
-            while self._roomy + size > settings.call_bytes_max or not share.fits(self._caller_roomy[who], size):
+            while self._large_bytes + size > settings.call_bytes_max or not share.fits(
+                self._caller_large_bytes[who], size
+            ):
                 self._check_open()
                 if gone():
-                    raise UnavailableError("the client went away while its call waited for room")
+                    raise UnavailableError("the client went away while its large call waited for memory")
                 if self._clock.monotonic_ms() >= end_ms:
-                    if not share.fits(self._caller_roomy[who], size):
-                        raise share.refusal(OverloadedError, "the room for large calls", "try again")
+                    if not share.fits(self._caller_large_bytes[who], size):
+                        raise share.refusal(OverloadedError, "the memory for large calls", "try again")
                     most = settings.call_bytes_max
                     raise OverloadedError("the server has too many large calls under way; try again", most=most)
                 self._changed.wait(settings.wait_slice_ms / 1000)
             self._check_open()
-            stream.roomy = size
-            self._roomy += size
-            self._caller_roomy[who] += size
+            stream.large_bytes = size
+            self._large_bytes += size
+            self._caller_large_bytes[who] += size
 
-    def give_room(self, stream: Stream) -> None:
-        """Give the room of a stream back, and forget the pieces in it; idempotent."""
+    def release_large(self, stream: Stream) -> None:
+        """Release the large bytes of a stream, and forget the pieces in them; idempotent."""
         stream.assembly = None
-        if stream.roomy:
+        if stream.large_bytes:
             with self._changed:
-                self._roomy -= stream.roomy
-                self._caller_roomy[stream.principal] -= stream.roomy
-                stream.roomy = 0
+                self._large_bytes -= stream.large_bytes
+                self._caller_large_bytes[stream.principal] -= stream.large_bytes
+                stream.large_bytes = 0
                 self._changed.notify_all()
 
     def begin_send(self, stream: Stream) -> None:
@@ -190,35 +192,35 @@ class Gate:
         stream.sending_since_ms = None
         stream.idle_since_ms = self._clock.monotonic_ms()
         if stream.assembly is None:
-            self.give_room(stream)
+            self.release_large(stream)
         with self._lock:
             self._note_held(stream, 0)
             self._calls -= 1
             if self._closed:
                 self._changed.notify_all()
 
-    def take_place(self, kind: str, most: int, who: str = LOCAL) -> None:
-        """Take one of the places for a kind of work, for a caller; give it back with `give_place`.
+    def reserve_slot(self, kind: str, most: int, who: str = LOCAL) -> None:
+        """Reserve one of the slots for a kind of work, for a caller; `release_slot` ends it.
 
         Raises:
-            OverloadedError: all places are taken, or all that the caller may have.
+            OverloadedError: all slots are taken, or all that the caller may have.
             UnavailableError: the server is stopping.
         """
         share = Share(who, most)
         with self._lock:
             self._check_open()
-            if not share.fits(self._caller_places[kind, who]):
+            if not share.fits(self._caller_slots[kind, who]):
                 raise share.refusal(OverloadedError, f"the {kind} under way", "try again")
-            if self._places[kind] >= most:
+            if self._slots[kind] >= most:
                 raise OverloadedError(f"the server has too many {kind} under way; try again", most=most)
-            self._places[kind] += 1
-            self._caller_places[kind, who] += 1
+            self._slots[kind] += 1
+            self._caller_slots[kind, who] += 1
 
-    def give_place(self, kind: str, who: str = LOCAL) -> None:
-        """Give a caller's place back."""
+    def release_slot(self, kind: str, who: str = LOCAL) -> None:
+        """Release a slot of a caller."""
         with self._lock:
-            self._places[kind] -= 1
-            self._caller_places[kind, who] -= 1
+            self._slots[kind] -= 1
+            self._caller_slots[kind, who] -= 1
 
     @property
     def closed(self) -> bool:
@@ -226,7 +228,7 @@ class Gate:
         return self._closed
 
     def close(self, wait_ms: int) -> bool:
-        """Let nobody in any more and wait for the calls at hand; tell whether all of them ended."""
+        """Refuse new streams and wait for the calls under way; tell whether all of them ended."""
         with self._changed:
             self._closed = True
             return self._changed.wait_for(lambda: not self._calls, wait_ms / 1000)
@@ -240,7 +242,7 @@ class Gate:
         busy: set[str] = set()
         for stream in streams:
             sending, idle = stream.sending_since_ms, stream.idle_since_ms
-            waits = idle if sending is None and stream.roomy else sending
+            waits = idle if sending is None and stream.large_bytes else sending
             if waits is not None and now_ms - waits >= self._settings.stall_ms:
                 late.add(stream.peer)
             elif idle is None or now_ms - idle < self._settings.idle_ms:
@@ -259,9 +261,9 @@ class Gate:
                 self._arrivals.pop(peer, None)
 
     def counts(self) -> dict[str, int]:
-        """Return how much is inside now."""
+        """Return how many streams, calls and bytes there are now."""
         with self._lock:
-            held = self._bytes + self._roomy
+            held = self._bytes + self._large_bytes
             return {"streams": len(self._streams), "calls": self._calls, "bytes": held}
 
     def _note_held(self, stream: Stream, size: int) -> None:

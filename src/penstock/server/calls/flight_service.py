@@ -19,8 +19,14 @@ from penstock.errors import ConflictError, InternalError, InvalidError, LimitErr
 from penstock.model.node.calls import Page
 from penstock.model.node.principal import acting_as
 from penstock.runtime.metrics import Metrics
-from penstock.server.access.authentication import DOOR, OFFER, Door, Offer, principal_of
-from penstock.server.calls.admission import Gate, Stream
+from penstock.server.access.authentication import (
+    AUTHENTICATION,
+    OFFERED_METHODS,
+    Authentication,
+    OfferedMethods,
+    principal_of,
+)
+from penstock.server.calls.admission import Admission, Stream
 from penstock.server.calls.handler import Gone, Handler
 from penstock.server.calls.reply_writer import ReplyWriter
 from penstock.server.settings import ServerSettings
@@ -40,23 +46,23 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         location: str,
         handler: Handler,
         *,
-        gate: Gate,
+        admission: Admission,
         settings: ServerSettings,
         metrics: Metrics,
-        door: Door | None = None,
+        authentication: Authentication | None = None,
         database: str,
         **tls: Any,
     ) -> None:
         self._database = database
         self._handler = handler
-        self._gate = gate
+        self._admission = admission
         self._settings = settings
         self._certified = bool(tls.get("verify_client"))
         self._opened = metrics.counter("penstock_streams_opened")
         self._torn = metrics.counter("penstock_streams_torn")
         # Last: calls may come in from here on.
-        doors = {} if door is None else {DOOR: door}
-        super().__init__(location, middleware={OFFER: Offer(), **doors}, **tls)
+        asked = {} if authentication is None else {AUTHENTICATION: authentication}
+        super().__init__(location, middleware={OFFERED_METHODS: OfferedMethods(), **asked}, **tls)
 
     def do_exchange(
         self,
@@ -69,7 +75,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             self._check_meant(descriptor.command)
             who = principal_of(context, certified=self._certified)
-            with self._gate.stream(context.peer(), who) as stream:
+            with self._admission.stream(context.peer(), who) as stream:
                 self._opened.inc()
                 try:
                     self._converse(context, stream, reader, writer)
@@ -113,9 +119,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
-        gate, replies = self._gate, ReplyWriter(writer)
+        admission, replies = self._admission, ReplyWriter(writer)
         while (message := _next_message(reader)) is not None:
-            gate.begin_call(stream)
+            admission.begin_call(stream)
             try:
                 # Asked again at every call: a token may be taken out of the file while the stream is open.
                 principal = principal_of(context, certified=self._certified)
@@ -127,7 +133,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             except flight.FlightError:
                 break  # the client went away
             finally:
-                gate.end_call(stream)
+                admission.end_call(stream)
         if not stream.ended and stream.calls:
             self._torn.inc()
 
@@ -135,29 +141,29 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             # Of replies as large as no request at once, one connection alone could never hold some.
             if reply.bytes > self._settings.peer_memory_bytes_max // 4:
-                self._gate.make_room(stream, reply.bytes, gone)
+                self._admission.reserve_large(stream, reply.bytes, gone)
             else:
-                self._gate.hold(stream, reply.bytes)
-            self._gate.begin_send(stream)
+                self._admission.hold(stream, reply.bytes)
+            self._admission.begin_send(stream)
             self._handler.begin_send(reply)
             sent = replies.send(reply)
         except (UnavailableError, LimitError) as error:
-            self._gate.begin_send(stream)
+            self._admission.begin_send(stream)
             sent = replies.send(self._handler.refuse(error))
         self._handler.count_sent(sent)
 
     def _export(self, peer: str, ticket: bytes, principal: str) -> Iterator[Page]:
-        gate = self._gate
-        gate.take_place("exports", self._settings.exports_max, principal)
+        admission = self._admission
+        admission.reserve_slot("exports", self._settings.exports_max, principal)
         try:
-            with gate.stream(peer, principal) as stream:
+            with admission.stream(peer, principal) as stream:
                 stream.idle_since_ms = None
                 for page in self._handler.export(ticket, principal):
-                    gate.begin_send(stream)
+                    admission.begin_send(stream)
                     yield page
-                    gate.end_send(stream)
+                    admission.end_send(stream)
         finally:
-            gate.give_place("exports", principal)
+            admission.release_slot("exports", principal)
 
     def _batches(self, first: Page, pages: Iterator[Page]) -> Iterator[pa.RecordBatch]:
         try:

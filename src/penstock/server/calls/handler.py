@@ -20,8 +20,8 @@ from penstock.model.node.principal import acting_as, current
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.server.access.private_paths import PrivatePaths
-from penstock.server.calls.admission import Gate, Stream
-from penstock.server.calls.answers import Answers
+from penstock.server.calls.admission import Admission, Stream
+from penstock.server.calls.kept_results import KeptResults
 from penstock.server.settings import ServerSettings
 from penstock.wire.body import BodyLimits
 from penstock.wire.call import Call, read_batches
@@ -44,7 +44,7 @@ class Handler:
         self,
         node: Node,
         settings: ServerSettings,
-        gate: Gate,
+        admission: Admission,
         clock: Clock,
         metrics: Metrics,
         *,
@@ -57,9 +57,9 @@ class Handler:
         self._on_page = on_page
         self._on_gone = on_gone
         self._settings = settings
-        self._gate = gate
+        self._admission = admission
         self._clock = clock
-        self._answers = Answers(clock)
+        self._kept_results = KeptResults(clock)
         self._limits = BodyLimits(bytes_max=2 * settings.request_bytes_max)
         self._limits_whole = BodyLimits(bytes_max=2 * settings.call_bytes_max)
         self._bytes_in = metrics.counter("penstock_wire_bytes_in")
@@ -78,7 +78,7 @@ class Handler:
         start = perf_counter()
         called, call_id = "malformed", -1
         try:
-            self._gate.hold(stream, message.size)
+            self._admission.hold(stream, message.size)
             frame = self._decode(message)
             if frame.kind is FrameKind.END:
                 return _check_end(frame, stream)
@@ -164,10 +164,10 @@ class Handler:
         if stream.assembly is None or "total" in piece.header:
             assembly = Assembly(piece)
             check_call_bytes(assembly.total - HEADER_BYTES_MAX, self._settings.call_bytes_max)
-            self._gate.make_room(stream, assembly.total, gone)
+            self._admission.reserve_large(stream, assembly.total, gone)
             stream.assembly = assembly
             return None
-        if self._gate.closed:
+        if self._admission.closed:
             raise UnavailableError("the server is stopping; try again later")
         return decode_frame(stream.assembly.request) if stream.assembly.add(piece) else None
 
@@ -182,18 +182,18 @@ class Handler:
         if request_id is None or not call.once:
             result = self._call_node(call, arguments)
         else:
-            result = self._answers.once(request_id, call.name, lambda: self._call_node(call, arguments))
+            result = self._kept_results.once(request_id, call.name, lambda: self._call_node(call, arguments))
         if isinstance(asked, WriteCall):
             stream.rows += asked.batch.num_rows
         return result
 
     def _call_node(self, call: Call[Any], arguments: dict[str, Any]) -> Any:
         who = current()
-        self._gate.take_place("calls", self._settings.calls_max, who)
+        self._admission.reserve_slot("calls", self._settings.calls_max, who)
         try:
             return getattr(self._node, call.name)(**arguments)
         finally:
-            self._gate.give_place("calls", who)
+            self._admission.release_slot("calls", who)
 
     def _pull(self, asked: PullChanges, gone: Gone) -> list[ChangePage]:
         # In slices, so that neither a client that went away nor a server that stops is waited for.
@@ -201,16 +201,16 @@ class Handler:
         end_ms = self._clock.monotonic_ms() + min(asked.wait_ms, settings.wait_ms_max)
         capped = min(asked.max_bytes, settings.request_bytes_max)
         who = current()
-        self._gate.take_place("waits", settings.waits_max, who)
+        self._admission.reserve_slot("waits", settings.waits_max, who)
         try:
             while True:
                 left_ms = max(0, end_ms - self._clock.monotonic_ms())
                 wait_ms = min(left_ms, settings.wait_slice_ms)
                 pages = self._node.pull_changes(replace(asked, wait_ms=wait_ms, max_bytes=capped))
-                if pages or left_ms <= wait_ms or gone() or self._gate.closed:
+                if pages or left_ms <= wait_ms or gone() or self._admission.closed:
                     return pages
         finally:
-            self._gate.give_place("waits", who)
+            self._admission.release_slot("waits", who)
 
     def refuse(self, error: PenstockError, call_id: int = -1) -> Reply:
         """Return the reply that says an error."""
