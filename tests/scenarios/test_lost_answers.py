@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from penstock.server.calls.answers import ANSWERS_MAX, KEPT_MS, Answers
 from tests.kit.faulty_node import without_patience
 from tests.kit.lossy_node import LossyNode
 
 import penstock
 from penstock.errors import AlreadyExistsError, LeaseNotFoundError, NotFoundError, TableNotFoundError, UnavailableError
 from penstock.model.node.principal import acting_as
+from penstock.server.calls.kept_results import KEPT_MS, RESULTS_MAX, KeptResults
 from penstock.testing.manual_clock import ManualClock
 
 DDL = "day STRING, id BIGINT, v BIGINT SUM, PRIMARY KEY (day, id)"
@@ -142,7 +142,7 @@ def test_call_without_an_answer_says_that_it_may_have_been_done(house: House) ->
 
 
 def test_refusal_is_remembered_and_what_may_succeed_later_is_not() -> None:
-    answers = Answers(ManualClock())
+    answers = KeptResults(ManualClock())
     outcomes: list[Any] = [UnavailableError("not now"), 7, NotFoundError("no"), 8]
 
     def perform() -> int:
@@ -161,7 +161,7 @@ def test_refusal_is_remembered_and_what_may_succeed_later_is_not() -> None:
 
 
 def test_request_that_comes_again_while_it_is_being_done_waits_for_it() -> None:
-    answers = Answers(ManualClock())
+    answers = KeptResults(ManualClock())
     entered, leave, found = threading.Event(), threading.Event(), []
 
     def slow() -> str:
@@ -183,11 +183,11 @@ def test_request_that_comes_again_while_it_is_being_done_waits_for_it() -> None:
 
 def test_only_the_newest_answers_are_kept_and_not_for_ever() -> None:
     clock = ManualClock()
-    answers = Answers(clock)
-    for number in range(ANSWERS_MAX + 10):
+    answers = KeptResults(clock)
+    for number in range(RESULTS_MAX + 10):
         answers.once(str(number), "drop_table", lambda: "first")
 
-    assert answers.once(str(ANSWERS_MAX + 9), "drop_table", lambda: "again") == "first"
+    assert answers.once(str(RESULTS_MAX + 9), "drop_table", lambda: "again") == "first"
     assert answers.once("10", "drop_table", lambda: "again") == "first"
     assert answers.once("9", "drop_table", lambda: "again") == "again"
     clock.advance(KEPT_MS)
@@ -196,11 +196,11 @@ def test_only_the_newest_answers_are_kept_and_not_for_ever() -> None:
 
 
 def test_answers_of_one_caller_do_not_make_those_of_another_go() -> None:
-    answers = Answers(ManualClock())
+    answers = KeptResults(ManualClock())
     with acting_as("bob"):
         answers.once("b", "drop_table", lambda: "first")
     with acting_as("ann"):
-        for number in range(2 * ANSWERS_MAX):
+        for number in range(2 * RESULTS_MAX):
             answers.once(str(number), "drop_table", lambda: "first")
 
     with acting_as("bob"):
