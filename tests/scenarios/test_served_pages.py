@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.client.remote.call_streams import CallStream
+from penstock.client.remote.call_stream import CallStream
 from penstock.engine.scan import page_reader
 from penstock.log import tail
 from penstock.model.node.calls import OpenScan, Page
@@ -81,9 +82,9 @@ def test_the_next_page_is_asked_for_while_one_still_arrives(
     early: list[bool] = []
     ask = CallStream.ask
 
-    def asked(self: CallStream, request: pa.Buffer, rows: int, following: pa.Buffer | None = None) -> object:
+    def asked(self: CallStream, request: pa.Buffer, **options: Any) -> object:
         early.append(self.owed > 0)
-        return ask(self, request, rows, following)
+        return ask(self, request, **options)
 
     monkeypatch.setattr(CallStream, "ask", asked)
     table.scan().to_arrow()
@@ -103,9 +104,9 @@ def test_small_buckets_are_read_in_three_calls_and_a_limit_opens_no_more_than_it
     calls: list[str] = []
     ask = CallStream.ask
 
-    def asked(self: CallStream, request: pa.Buffer, rows: int, following: pa.Buffer | None = None) -> object:
+    def asked(self: CallStream, request: pa.Buffer, **options: Any) -> object:
         calls.append(decode_frame(request).header["call"])
-        return ask(self, request, rows, following)
+        return ask(self, request, **options)
 
     monkeypatch.setattr(CallStream, "ask", asked)
 

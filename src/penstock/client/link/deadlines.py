@@ -9,24 +9,28 @@ from typing import Final, Protocol
 IDLE_SECONDS_MAX: Final = 60.0
 
 
-class Breakable(Protocol):
-    """A stream that can be broken off."""
+class Cancellable(Protocol):
+    """A stream that can be cancelled."""
 
     def cancel(self) -> None:
-        """Break it off, from any thread."""
+        """Cancel it, from any thread."""
 
 
 class Deadlines:
-    """Breaks streams off whose call takes too long: Flight's own timeouts are for a stream's whole life."""
+    """Cancels streams whose call takes too long: Flight's own timeouts are for a stream's whole life.
+
+    Those of one connection: `closed` tells that it was closed. Thread-safe by one lock.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._due: dict[Breakable, float] = {}
+        self._due: dict[Cancellable, float] = {}
         self._wake_at = float("inf")
         self._thread: threading.Thread | None = None
+        self.closed = False
 
-    def begin(self, stream: Breakable, seconds: float) -> None:
+    def begin(self, stream: Cancellable, seconds: float) -> None:
         """Cancel the stream after so long, unless `end` comes first."""
         due = time.monotonic() + seconds
         with self._lock:
@@ -37,14 +41,15 @@ class Deadlines:
             elif due < self._wake_at:
                 self._changed.notify()
 
-    def end(self, stream: Breakable) -> bool:
+    def end(self, stream: Cancellable) -> bool:
         """Watch the stream no more; tell whether it was in time."""
         with self._lock:
             return self._due.pop(stream, None) is not None
 
-    def cancel_all(self) -> None:
-        """Break every watched stream off."""
+    def close(self) -> None:
+        """Cancel every watched stream."""
         with self._lock:
+            self.closed = True
             streams = list(self._due)
         for stream in streams:
             stream.cancel()

@@ -197,7 +197,7 @@ class RemoteNode(RemoteOwners):
         self._check_process()
         if not self._any_database:
             self.database_id()
-        return WriteStream(self._streams.converse(), self._ids, self._timeout_ms, self._requests)
+        return WriteStream(self._streams.lend(), self._ids, self._timeout_ms, self._requests)
 
     def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
         """Delete the rows that match a serialised filter, as of one cut."""
@@ -260,7 +260,7 @@ class RemoteNode(RemoteOwners):
                 yield wire.NEXT_PAGE.encode_request(ids[-1], {"scanner_id": scanner_id, "call_seq_id": number})
 
         subject = self._scanners.get(scanner_id)
-        with closing(self._streams.ask_each(requests(), timeout_ms=self._timeout_ms, subject=subject)) as answers:
+        with closing(self._streams.ask_each(requests(), timeout_ms=self._timeout_ms, affinity=subject)) as answers:
             for answer in answers:
                 page = wire.NEXT_PAGE.decode_reply(ids.popleft(), answer.frame, answer.batches)
                 yield page
@@ -364,7 +364,7 @@ class RemoteNode(RemoteOwners):
         request = asked.draft_request(call_id, arguments, request_id=current_request_id())
         try:
             answer = self._requests.ask(
-                call_id, request, rows=rows, timeout_ms=self._timeout_ms + wait_ms, subject=subject
+                call_id, request, rows=rows, timeout_ms=self._timeout_ms + wait_ms, affinity=subject
             )
         except (UnavailableError, UnsupportedError, PermissionDeniedError) as error:
             if "cause" not in error.facts:

@@ -1,7 +1,7 @@
-"""Requests on their way to a server: at once, or in pieces where it takes no more at once.
+"""Requests to a server: sent at once, or in pieces if they are larger than the server takes at once.
 
-How much a server takes is its own setting. A client begins with the usual, and learns of less from the
-server that refuses a request.
+How much a server takes at once is its own setting. A client begins with the default, and learns of a smaller one
+from the server's refusal.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
-from penstock.client.remote.call_streams import Answer, CallStreams
+from penstock.client.remote.answer import Answer
+from penstock.client.remote.call_streams import CallStreams
 from penstock.errors import LimitError, PenstockError
 from penstock.wire.fault import read_fault
 from penstock.wire.frame import Draft, FrameKind, decode_frame, is_reply
 from penstock.wire.piece import HEADER_BYTES_MAX, PIECE_BYTES_MAX, Pieces
 
 BYTES_EACH_MS: Final = 10_000
-"""What a server does of a large call in a millisecond, at least: 10 MB in a second."""
+"""The least that a server does of a large call in a millisecond: 10 MB in a second."""
 
 
 class Requests:
@@ -26,20 +27,24 @@ class Requests:
         self._streams = streams
         self._bytes_max = PIECE_BYTES_MAX
 
-    def ask(self, call_id: int, request: Draft, *, rows: int, timeout_ms: int, subject: Hashable = None) -> Answer:
+    def ask(self, call_id: int, request: Draft, *, rows: int, timeout_ms: int, affinity: Hashable = None) -> Answer:
         """Return the answer to a request that writes so many rows.
 
         Raises:
-            PenstockError: as `CallStreams.ask` has it.
+            PenstockError: as `CallStream.ask` has it.
         """
         while True:
             bytes_max = self._bytes_max
-            if request.size <= bytes_max:
-                answer = self._streams.ask(request.encode(), rows=rows, timeout_ms=timeout_ms, subject=subject)
-            else:
-                pieces = Pieces(call_id, request, bytes_max)
-                patient_ms = timeout_ms + request.size // BYTES_EACH_MS
-                answer = self._streams.ask_in_pieces(pieces, rows=rows, timeout_ms=patient_ms, subject=subject)
+            frame = request.encode() if request.size <= bytes_max else None
+            with self._streams.lend(affinity) as stream:
+                if frame is not None:
+                    answer = stream.ask(frame, rows=rows, timeout_ms=timeout_ms)
+                else:
+                    patient_ms = timeout_ms + request.size // BYTES_EACH_MS
+                    for piece, last in Pieces(call_id, request, bytes_max):
+                        answer = stream.ask(piece, rows=rows if last else 0, timeout_ms=patient_ms)
+                        if not is_reply(answer.frame):
+                            break
             if is_reply(answer.frame) or not self._learn(answer, bytes_max):
                 return answer
 
@@ -62,6 +67,6 @@ def _told(answer: Answer) -> int | None:
         frame = decode_frame(answer.frame)
         refusal = read_fault(frame.header.get("error")) if frame.kind is FrameKind.ERROR else None
     except PenstockError:
-        return None  # whoever reads the answer says what is wrong with it
+        return None  # decoding the answer says what is wrong with it
     most = refusal.facts.get("request_bytes_max") if isinstance(refusal, LimitError) else None
     return most if type(most) is int else None
