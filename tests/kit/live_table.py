@@ -124,4 +124,5 @@ def bucket(table: LiveTable, number: int = 0, partition: str | None = None) -> T
 
 def pins(table: LiveTable, number: int = 0, partition: str | None = None) -> dict[str, int]:
     """Return the pins of a bucket."""
-    return dict(table.committer.tablets[table.bucket_id(bucket(table, number, partition))].pins.snapshot())
+    tablet = table.committer.tablets[table.bucket_id(bucket(table, number, partition))]
+    return {str(holder): offset for holder, offset in tablet.pins.snapshot().items()}

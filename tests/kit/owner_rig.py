@@ -190,7 +190,7 @@ class OwnerRig:
 
     def pins(self) -> list[str]:
         """Return the names of all pins."""
-        return sorted(name for tablet in self.table.committer.tablets.values() for name in tablet.pins.snapshot())
+        return sorted(str(pin) for tablet in self.table.committer.tablets.values() for pin in tablet.pins.snapshot())
 
     def compact(self) -> None:
         """Seal, checkpoint and compact every bucket as far as pins allow."""

@@ -21,6 +21,7 @@ from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
+from penstock.tablet.view.pins import PinHolder, PinKind
 from penstock.testing.faulty_disk import FaultyDisk
 
 STEPS = 120
@@ -41,7 +42,7 @@ class Life:
         first_offset = seed % 2 * 5 * LIFE_OFFSETS
         self.rig = TabletRig(self.disk, self.index, merge_engine=merge_engine, first_offset=first_offset)
         self.writes = RandomWrites(self.random, merge_engine)
-        self.pins: dict[str, int] = {}
+        self.pins: dict[PinHolder, int] = {}
 
     def step(self) -> None:
         random = self.random
@@ -92,7 +93,10 @@ class Life:
 
     def pin(self) -> None:
         view = self.rig.tablet.view
-        name, x = f"reader {self.random.randrange(4)}", self.random.randint(max(0, view.base - 3), view.visible)
+        name, x = (
+            PinHolder(PinKind.READER, str(self.random.randrange(4))),
+            self.random.randint(max(0, view.base - 3), view.visible),
+        )
         if x < view.base:
             with pytest.raises(OffsetOutOfRangeError):
                 self.rig.tablet.pins.pin(name, x)

@@ -23,6 +23,7 @@ from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
+from penstock.tablet.view.pins import PinHolder, PinKind
 from penstock.testing.faulty_disk import FaultyDisk
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class Busy:
             rounds += 1
         return rounds
 
-    def read(self, name: str) -> int:
+    def read(self, holder: PinHolder) -> int:
         """Pin the present, scan it twice through views of different ages; return how many scans were compared."""
         tablet, scans = self.rig.tablet, 0
         while not self.done.is_set():
@@ -75,7 +76,7 @@ class Busy:
                 x = view.visible
                 expected = self.expected[x]
             try:
-                tablet.pins.pin(name, x)
+                tablet.pins.pin(holder, x)
             except OffsetOutOfRangeError:
                 continue
             for source in (view, tablet.view):
@@ -84,7 +85,7 @@ class Busy:
                 assert len(rows) == len(expected)
                 assert {(row[KEY],): row for row in rows} == expected
                 scans += 1
-            tablet.pins.unpin(name)
+            tablet.pins.unpin(holder)
         return scans
 
 
@@ -92,7 +93,7 @@ class Busy:
 def test_every_scan_beside_writes_and_compactions_is_exact(seed: int) -> None:
     busy = Busy(seed)
     with ThreadPoolExecutor(4) as threads:
-        readers = [threads.submit(busy.read, f"reader {number}") for number in range(2)]
+        readers = [threads.submit(busy.read, PinHolder(PinKind.READER, str(number))) for number in range(2)]
         background = threads.submit(busy.look_after)
         threads.submit(busy.write).result()
         scans = [reader.result() for reader in readers]

@@ -296,8 +296,8 @@ class Tablet:
 
     def adopt_pins(self, other: Tablet) -> None:
         """Take over the pins of the same bucket, opened before."""
-        for name, offset in other.pins.snapshot().items():
-            self.pins.pin(name, offset, least=self.kept_from)
+        for holder, offset in other.pins.snapshot().items():
+            self.pins.pin(holder, offset, least=self.kept_from)
 
     def cut_unacknowledged(self) -> None:
         """Cut the log at the last acknowledged offset, durably, before a failed bucket is reopened.

@@ -16,6 +16,7 @@ from penstock.model.node.principal import current
 from penstock.model.node.share import Share
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
+from penstock.tablet.view.pins import PinHolder, PinKind
 
 READERS_MAX: Final = 10_000
 
@@ -54,7 +55,7 @@ class ReaderPins:
         """
         who = current()
         share = Share(who, self._most)
-        name = f"reader-{reader_id}"
+        holder = PinHolder(PinKind.READER, reader_id)
         key = (table.info.table_id, reader_id)
         with self._lock:
             known = self._readers.get(key)
@@ -62,9 +63,9 @@ class ReaderPins:
                 raise share.refusal(OverloadedError, "the readers that pin the log", "close some change streams")
             if known is None and len(self._readers) >= self._most:
                 raise OverloadedError("too many readers pin the log; try again later", max=self._most)
-            pin(table, name, offsets)
+            pin(table, holder, offsets)
             if known is not None:
-                unpin(known.table, name, known.buckets - offsets.keys())
+                unpin(known.table, holder, known.buckets - offsets.keys())
                 del self._readers[key]
                 self._callers[known.principal] -= 1
             if offsets or births is not None:
@@ -87,5 +88,5 @@ class ReaderPins:
             for key in gone:
                 reader = self._readers.pop(key)
                 self._callers[reader.principal] -= 1
-                unpin(reader.table, f"reader-{key[1]}", reader.buckets)
+                unpin(reader.table, PinHolder(PinKind.READER, key[1]), reader.buckets)
         return len(gone)

@@ -22,13 +22,14 @@ from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.tablet.settings import FsyncMode
 from penstock.tablet.tablet import Tablet
+from penstock.tablet.view.pins import PinHolder, PinKind
 
 
 @dataclass(slots=True)
 class Claimed:
     """What was found and is pinned under `holder`, and what could not be had."""
 
-    holder: str = field(default_factory=lambda: f"acquiring-{uuid.uuid4().hex}")
+    holder: PinHolder = field(default_factory=lambda: PinHolder(PinKind.ACQUIRING, uuid.uuid4().hex))
     holds: dict[BucketId, Hold] = field(default_factory=dict)
     unavailable: dict[TableBucket, str] = field(default_factory=dict)
 

@@ -23,6 +23,7 @@ from penstock.model.node.share import Share
 from penstock.model.place.bucket import BucketId
 from penstock.model.words.quantity import format_duration_ms
 from penstock.runtime.clock import Clock
+from penstock.tablet.view.pins import PinHolder
 
 Freed = Callable[[Collection[BucketId]], None]
 
@@ -219,7 +220,7 @@ class Leases:
             if replaced is not None and replaced.snapshot_id not in (0, hold.snapshot_id):
                 tablet.snapshots.release(replaced.snapshot_id, lease.holder)
 
-    def _unpin(self, holder: str, holds: dict[BucketId, Hold]) -> None:
+    def _unpin(self, holder: PinHolder, holds: dict[BucketId, Hold]) -> None:
         self._holds.forget(holder, holds)
         for bucket, tablet in self._claims.opened(holds):
             unpin(tablet, holder, holds[bucket])

@@ -13,7 +13,7 @@ from penstock.engine.leases.reclaim import Freeing
 from penstock.engine.leases.snapshots import Snapshots
 from penstock.engine.leases.store import Lease, LeaseBook
 from penstock.engine.settings import Settings
-from penstock.engine.table.lease_pins import FindTablet, Holds
+from penstock.engine.table.lease_pins import Holds
 from penstock.engine.table.open_table import LiveTable
 from penstock.engine.table.open_tables import OpenTables
 from penstock.engine.table.pins import not_led
@@ -28,9 +28,9 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.tablet.snapshots.tablet_snapshots import snapshot_path
 from penstock.tablet.tablet import Tablet
+from penstock.tablet.view.pins import PinHolder, PinKind
 
 OBSERVE_INTERVAL_MS = 10_000
-_LEASE = "lease-"
 
 
 class LeaseDesk:
@@ -221,7 +221,7 @@ class LeaseDesk:
             unavailable=unavailable or {},
         )
 
-    def _leased(self, bucket: BucketId, name: TableBucket, hold: Hold, holders: Sequence[str]) -> Snapshot:
+    def _leased(self, bucket: BucketId, name: TableBucket, hold: Hold, holders: Sequence[PinHolder]) -> Snapshot:
         number = hold.snapshot_id or None
         path = None if number is None else snapshot_path(bucket, number)
         size = hold.bytes if hold.bytes != UNKNOWN else self._snapshot_bytes(bucket, hold.snapshot_id)
@@ -243,7 +243,7 @@ class LeaseDesk:
             path=None if tablet is None else tablet.snapshots.path(found.snapshot_id),
         )
 
-    def _bytes(self, lease: Lease, find: FindTablet) -> int:
+    def _bytes(self, lease: Lease, find: Callable[[BucketId], Tablet | None]) -> int:
         total, dropped = 0, set(self._catalog.dropped())
         for bucket in lease.holds:
             tablet = find(bucket)
@@ -271,8 +271,8 @@ class LeaseDesk:
         }
 
 
-def _lease_ids(holders: Sequence[str]) -> tuple[str, ...]:
-    return tuple(holder.removeprefix(_LEASE) for holder in holders if holder.startswith(_LEASE))
+def _lease_ids(holders: Sequence[PinHolder]) -> tuple[str, ...]:
+    return tuple(holder.id for holder in holders if holder.kind is PinKind.LEASE)
 
 
 def _damaged(name: TableBucket, tablet: Tablet) -> Iterator[Snapshot]:

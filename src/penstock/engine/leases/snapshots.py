@@ -35,9 +35,10 @@ from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.tablet.steps.snapshotting import take_snapshot
 from penstock.tablet.tablet import Tablet
+from penstock.tablet.view.pins import PinHolder, PinKind
 
 _log = logging.getLogger("penstock")
-PIN: Final = "snapshotting"
+HOLDER: Final = PinHolder(PinKind.SNAPSHOTTING)
 AT_ONCE_MAX: Final = 64
 
 
@@ -143,7 +144,7 @@ class Snapshots:
             try:
                 taken, refused = self._take_at(table, offsets)
             finally:
-                unpin(table, PIN, offsets)
+                unpin(table, HOLDER, offsets)
         for bucket in taken:
             tablet = table.tablet(bucket)
             if tablet is not None:
@@ -203,7 +204,7 @@ def _pin_cut(table: LiveTable, buckets: Collection[BucketId]) -> dict[BucketId, 
     while True:
         offsets = {bucket: view.visible for bucket, view in table.view.items() if bucket in buckets}
         try:
-            pin(table, PIN, offsets)
+            pin(table, HOLDER, offsets)
         except (OffsetOutOfRangeError, NotLeaderError):
             # Compaction passed, or a bucket went, between view and pin; the next view is beyond it.
             continue

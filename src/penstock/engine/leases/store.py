@@ -18,6 +18,7 @@ from penstock.engine.table.lease_pins import Holds
 from penstock.errors import CorruptionError
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
+from penstock.tablet.view.pins import PinHolder, PinKind
 
 ROOT: Final = "lease/"
 TIME_ROOT: Final = "lease-time/"
@@ -38,9 +39,9 @@ class Lease:
     version: int | Absent
 
     @property
-    def holder(self) -> str:
-        """Return the name of the lease's pins."""
-        return f"lease-{self.lease_id}"
+    def holder(self) -> PinHolder:
+        """Return what the lease's pins are held by."""
+        return PinHolder(PinKind.LEASE, self.lease_id)
 
 
 class LeaseBook:

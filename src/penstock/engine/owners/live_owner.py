@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from penstock.engine.owners.record import OwnerRecord
 from penstock.model.place.bucket import BucketId
+from penstock.tablet.view.pins import PinHolder, PinKind
 
 Columns = tuple[int, ...] | None
 """Ids of columns; None for all of them."""
@@ -27,9 +28,9 @@ class LiveOwner:
     reach: dict[BucketId, int] = field(default_factory=dict)
 
     @property
-    def pin(self) -> str:
-        """Return the name of the owner's pins."""
-        return f"owner-{self.record.number}"
+    def pin_holder(self) -> PinHolder:
+        """Return what the owner's pins are held by."""
+        return PinHolder(PinKind.OWNER, str(self.record.number))
 
     @property
     def keeps(self) -> bool:

@@ -43,7 +43,7 @@ class OwnerUndo:
     def note(self, owner: LiveOwner, tablet: Tablet, offset: int) -> None:
         """Pin a bucket in which an owner has, or is about to have, uncommitted changes."""
         if tablet.bucket not in owner.pending:
-            tablet.pins.pin(owner.pin, offset)
+            tablet.pins.pin(owner.pin_holder, offset)
             owner.pending[tablet.bucket] = offset
 
     def forget(self, owner: LiveOwner) -> None:
@@ -51,7 +51,7 @@ class OwnerUndo:
         for bucket in owner.pending:
             tablet = self._table.committer.tablets.get(bucket)
             if tablet is not None:
-                tablet.pins.unpin(owner.pin)
+                tablet.pins.unpin(owner.pin_holder)
         owner.pending.clear()
         owner.reach.clear()
 
@@ -123,7 +123,7 @@ class OwnerUndo:
     def _extend(owner: LiveOwner, tablet: Tablet, offset: int) -> None:
         bucket = tablet.bucket
         if offset < owner.reach.get(bucket, owner.pending[bucket]):
-            tablet.pins.pin(owner.pin, offset)
+            tablet.pins.pin(owner.pin_holder, offset)
             owner.reach[bucket] = offset
 
     def _columns(self, schema_id: int) -> tuple[int, ...]:

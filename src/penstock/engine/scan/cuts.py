@@ -28,6 +28,7 @@ from penstock.model.node.share import Share
 from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.tablet.tablet import Tablet
+from penstock.tablet.view.pins import PinHolder, PinKind
 
 CUTS_MAX: Final = 10_000
 
@@ -85,8 +86,8 @@ class Cuts:
         else:
             names = {_find(table, bucket, as_of): bucket for bucket in buckets}
         cut_id = uuid.uuid4().hex
-        pin_name = _pin_name(cut_id)
-        offsets = _present(table, names, pin_name) if as_of is None else _given(table, names, as_of, pin_name)
+        holder = _holder(cut_id)
+        offsets = _present(table, names, holder) if as_of is None else _given(table, names, as_of, holder)
         tablets = {bucket: tablet for bucket in offsets if (tablet := table.committer.tablets.get(bucket)) is not None}
         with self._lock:
             ids = {name: bucket for bucket, name in names.items()}
@@ -122,7 +123,7 @@ class Cuts:
             if cut is not None:
                 self._callers[cut.principal] -= 1
         if cut is not None:
-            unpin(cut.table, _pin_name(cut_id), cut.offsets)
+            unpin(cut.table, _holder(cut_id), cut.offsets)
 
     def reap(self) -> int:
         """Release the cuts that have expired; return how many."""
@@ -139,7 +140,7 @@ class Cuts:
         moved = {b: tablets[b] for b, tablet in cut.tablets.items() if b in tablets and tablets[b] is not tablet}
         if moved:
             try:
-                pin(cut.table, _pin_name(cut_id), {bucket: cut.offsets[bucket] for bucket in moved})
+                pin(cut.table, _holder(cut_id), {bucket: cut.offsets[bucket] for bucket in moved})
             except OffsetOutOfRangeError:
                 return False
             cut.tablets |= moved
@@ -149,11 +150,11 @@ class Cuts:
         return now_ms - cut.used_ms > self._ttl_ms
 
 
-def _pin_name(cut_id: str) -> str:
-    return f"cut-{cut_id}"
+def _holder(cut_id: str) -> PinHolder:
+    return PinHolder(PinKind.CUT, cut_id)
 
 
-def _present(table: LiveTable, buckets: Mapping[BucketId, TableBucket], pin_name: str) -> dict[BucketId, int]:
+def _present(table: LiveTable, buckets: Mapping[BucketId, TableBucket], holder: PinHolder) -> dict[BucketId, int]:
     """Pin what one view shows; return it."""
     while True:
         view = table.view
@@ -162,7 +163,7 @@ def _present(table: LiveTable, buckets: Mapping[BucketId, TableBucket], pin_name
             raise not_led(missing[0])
         offsets = {bucket: view[bucket].visible for bucket in buckets}
         try:
-            pin(table, pin_name, offsets)
+            pin(table, holder, offsets)
         except OffsetOutOfRangeError:
             # Compaction passed between view and pin; the next view is beyond it.
             continue
@@ -203,7 +204,7 @@ def _left_out(name: TableBucket) -> InvalidError:
 
 
 def _given(
-    table: LiveTable, buckets: Mapping[BucketId, TableBucket], as_of: Mapping[TableBucket, int], pin_name: str
+    table: LiveTable, buckets: Mapping[BucketId, TableBucket], as_of: Mapping[TableBucket, int], holder: PinHolder
 ) -> dict[BucketId, int]:
     """Pin the offsets given, once each is known to be readable."""
     offsets = {bucket: as_of[name] for bucket, name in buckets.items()}
@@ -216,5 +217,5 @@ def _given(
                 offset=offset,
                 end=view[bucket].visible,
             )
-    pin(table, pin_name, offsets)
+    pin(table, holder, offsets)
     return offsets

@@ -25,6 +25,7 @@ from penstock.model.node.principal import current
 from penstock.model.node.share import Share
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
+from penstock.tablet.view.pins import PinHolder, PinKind
 
 PREFIX: Final = "named-cuts/"
 NAME_LENGTH_MAX: Final = 400
@@ -43,8 +44,8 @@ class _NamedCut:
     principal: str
 
     @property
-    def pin_name(self) -> str:
-        return f"cut-{self.key}"
+    def pin_holder(self) -> PinHolder:
+        return PinHolder(PinKind.CUT, self.key)
 
 
 class NamedCuts:
@@ -81,7 +82,7 @@ class NamedCuts:
                 self._cuts[key] = cut
             else:
                 # A bucket that was given up and taken up again has lost its pins.
-                pin(table, cut.pin_name, cut.offsets)
+                pin(table, cut.pin_holder, cut.offsets)
             cut.used_ms = self._clock.monotonic_ms()
             if cut.used_ms - cut.written_ms > cut.ttl_ms // 4:
                 self._write(cut)
@@ -97,7 +98,7 @@ class NamedCuts:
         for cut in over:
             self._metadata.commit([Delete(cut.key)])
             del self._cuts[cut.key]
-            unpin(cut.table, cut.pin_name, cut.offsets)
+            unpin(cut.table, cut.pin_holder, cut.offsets)
         return len(over)
 
     def _check_room(self) -> None:
@@ -118,7 +119,7 @@ class NamedCuts:
             offsets = {bucket: view.visible for bucket, view in table.view.items()}
             cut = self._made(key, table, offsets, ttl_ms)
             try:
-                pin(table, cut.pin_name, offsets)
+                pin(table, cut.pin_holder, offsets)
             except OffsetOutOfRangeError:
                 # Compaction passed between view and pin; the next view is beyond it.
                 continue
@@ -142,7 +143,7 @@ class NamedCuts:
                     table=table.info.path,
                     partition_id=bucket.partition_id,
                 )
-        pin(table, cut.pin_name, named)
+        pin(table, cut.pin_holder, named)
         return cut
 
     def _made(self, key: str, table: LiveTable, offsets: Mapping[BucketId, int], ttl_ms: int) -> _NamedCut:

@@ -264,7 +264,7 @@ class ScannerRegistry:
         self._drained.pop(session.scanner_id, None)
         if self._sessions.pop(session.scanner_id, None) is not None:
             self._free(session.plan.bucket, session.principal)
-            unpin(session.table, session.pin_name, [session.plan.bucket])
+            unpin(session.table, session.pin_holder, [session.plan.bucket])
             self._open.set(len(self._sessions))
 
     def _free(self, bucket: BucketId, who: str) -> None:

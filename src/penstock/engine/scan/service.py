@@ -22,7 +22,7 @@ from penstock.engine.scan.plan import ScannedRows, ScanPlan
 from penstock.engine.scan.read_ahead import ReadAhead
 from penstock.engine.scan.registry import ScannerRegistry
 from penstock.engine.scan.resume_token import ResumeToken
-from penstock.engine.scan.session import ScanSession, pin_name
+from penstock.engine.scan.session import ScanSession, pin_holder
 from penstock.engine.settings import PAGE_BYTES_MAX, Settings
 from penstock.engine.table.open_table import LiveTable
 from penstock.engine.table.pins import not_led, pin, unpin
@@ -290,7 +290,7 @@ class Scanners:
                 raise not_led(call.bucket)
             x = _snapshot(view, call)
             try:
-                pin(table, pin_name(scanner_id), {plan.bucket: x})
+                pin(table, pin_holder(scanner_id), {plan.bucket: x})
                 break
             except OffsetOutOfRangeError:
                 # Compaction passed between view and pin: for the present, a newer view is beyond it.
@@ -321,7 +321,7 @@ class Scanners:
         return replace(page, cut_id=cut.cut_id)
 
     def _give_up(self, session: ScanSession, call: OpenScan) -> None:
-        unpin(session.table, session.pin_name, [session.plan.bucket])
+        unpin(session.table, session.pin_holder, [session.plan.bucket])
         if session.cut_id is not None and session.cut_id != call.cut_id and self._cuts is not None:
             self._cuts.release(session.cut_id)
 

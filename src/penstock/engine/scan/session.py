@@ -21,6 +21,7 @@ from penstock.errors import InvalidScanRequestError, UnknownOrExpiredScannerErro
 from penstock.model.node.calls import Page, ScannerInfo
 from penstock.model.place.bucket import TableBucket
 from penstock.runtime.clock import Clock
+from penstock.tablet.view.pins import PinHolder, PinKind
 
 
 @dataclass(slots=True, eq=False)
@@ -50,9 +51,9 @@ class ScanSession:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def pin_name(self) -> str:
-        """Return the name of the session's pin."""
-        return pin_name(self.scanner_id)
+    def pin_holder(self) -> PinHolder:
+        """Return what the session's pin is held by."""
+        return pin_holder(self.scanner_id)
 
     @property
     def drained(self) -> bool:
@@ -139,9 +140,9 @@ class ScanSession:
         return page
 
 
-def pin_name(scanner_id: str) -> str:
-    """Return the name of a session's pin."""
-    return f"scanner-{scanner_id}"
+def pin_holder(scanner_id: str) -> PinHolder:
+    """Return what the pin of a session is held by."""
+    return PinHolder(PinKind.SCANNER, scanner_id)
 
 
 def unknown(scanner_id: str) -> UnknownOrExpiredScannerError:

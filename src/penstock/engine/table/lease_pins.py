@@ -10,15 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from penstock.codec.stored.lease_record import Hold
 from penstock.errors import CorruptionError, OffsetOutOfRangeError, SnapshotNotFoundError, UnsupportedError
 from penstock.model.place.bucket import BucketId
 from penstock.tablet.tablet import Tablet
+from penstock.tablet.view.pins import PinHolder
 
 _log = logging.getLogger("penstock")
-FindTablet = Callable[[BucketId], Tablet | None]
 
 
 class Holds:
@@ -26,11 +26,11 @@ class Holds:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._holds: dict[BucketId, dict[str, Hold]] = {}
+        self._holds: dict[BucketId, dict[PinHolder, Hold]] = {}
         self._partitions: Counter[tuple[int, int]] = Counter()
         self._tables: Counter[int] = Counter()
 
-    def note(self, holder: str, holds: Mapping[BucketId, Hold]) -> None:
+    def note(self, holder: PinHolder, holds: Mapping[BucketId, Hold]) -> None:
         """Remember what a holder holds; buckets that are opened from now on are protected."""
         with self._lock:
             for bucket, hold in holds.items():
@@ -40,7 +40,7 @@ class Holds:
                     self._tables[bucket.table_id] += 1
                 holders[holder] = hold
 
-    def forget(self, holder: str, buckets: Iterable[BucketId]) -> None:
+    def forget(self, holder: PinHolder, buckets: Iterable[BucketId]) -> None:
         """Remember a holder no more; idempotent."""
         with self._lock:
             for bucket in buckets:
@@ -50,12 +50,12 @@ class Holds:
                     self._partitions[bucket.table_id, bucket.partition_id] -= 1
                     self._tables[bucket.table_id] -= 1
 
-    def of(self, bucket: BucketId) -> dict[str, Hold]:
+    def of(self, bucket: BucketId) -> dict[PinHolder, Hold]:
         """Return who holds a bucket."""
         with self._lock:
             return dict(self._holds.get(bucket, {}))
 
-    def sharing(self, holds: Mapping[BucketId, Hold]) -> dict[BucketId, list[str]]:
+    def sharing(self, holds: Mapping[BucketId, Hold]) -> dict[BucketId, list[PinHolder]]:
         """Return for each bucket who holds the same of it: number and offset are the same."""
         with self._lock:
             return {
@@ -81,7 +81,7 @@ class Holds:
                 _log.error("a leased snapshot can be read through the node only holder=%s reason=%s", holder, error)
 
 
-def pin(tablet: Tablet, holder: str, hold: Hold, *, least: int | None = None) -> None:
+def pin(tablet: Tablet, holder: PinHolder, hold: Hold, *, least: int | None = None) -> None:
     """Pin in an open bucket what is held.
 
     Raises:
@@ -94,7 +94,7 @@ def pin(tablet: Tablet, holder: str, hold: Hold, *, least: int | None = None) ->
         tablet.snapshots.hold(hold.snapshot_id, holder)
 
 
-def unpin(tablet: Tablet, holder: str, hold: Hold) -> None:
+def unpin(tablet: Tablet, holder: PinHolder, hold: Hold) -> None:
     """Let go in an open bucket; idempotent."""
     if hold.snapshot_id:
         tablet.snapshots.release(hold.snapshot_id, holder)

@@ -26,9 +26,7 @@ from penstock.tablet.files.durable import Durable
 from penstock.tablet.merge.rule import MergeRule
 from penstock.tablet.schema import TabletSchema
 from penstock.tablet.tablet import Tablet
-
-READER_PINS = ("cut-", "scanner-")
-STREAM_PIN = "reader-"
+from penstock.tablet.view.pins import PinKind
 
 
 class OpenTables:
@@ -270,7 +268,7 @@ class OpenTables:
     def _is_read(self, table: LiveTable, partition_id: int) -> bool:
         ids = [BucketId(table.info.table_id, partition_id, bucket) for bucket in range(table.info.buckets)]
         tablets = [tablet for tablet in map(table.left.tablet, ids) if tablet is not None]
-        if any(_reads(tablet, name, at) for tablet in tablets for name, at in tablet.pins.snapshot().items()):
+        if any(_reads(tablet, holder.kind, at) for tablet in tablets for holder, at in tablet.pins.snapshot().items()):
             return True
         written = any(tablet.view.visible > tablet.bucket.first_offset(tablet.view.visible) for tablet in tablets)
         return written and self.is_awaited(table.info.table_id, partition_id)
@@ -291,6 +289,8 @@ class OpenTables:
             raise ClosedError("the node is closed")
 
 
-def _reads(tablet: Tablet, pin: str, at: int) -> bool:
-    """Tell whether a pin is that of somebody who has something left to read."""
-    return pin.startswith(READER_PINS) or (pin.startswith(STREAM_PIN) and at < tablet.view.visible)
+def _reads(tablet: Tablet, kind: PinKind, at: int) -> bool:
+    """Tell whether a pin of this kind at this offset is that of a reader who has something left to read."""
+    if kind is PinKind.READER:
+        return at < tablet.view.visible
+    return kind in {PinKind.CUT, PinKind.SCANNER}

@@ -1,4 +1,4 @@
-"""Pins in the buckets of an open table, by name: set, moved and taken away wherever the bucket is open now."""
+"""Pins in the buckets of an open table, by holder: set, moved and taken away wherever the bucket is open now."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from penstock.engine.table.open_table import LiveTable
 from penstock.errors import NotLeaderError, OffsetOutOfRangeError
 from penstock.model.place.bucket import BucketId
+from penstock.tablet.view.pins import PinHolder
 
 
-def pin(table: LiveTable, name: str, offsets: Mapping[BucketId, int]) -> None:
+def pin(table: LiveTable, holder: PinHolder, offsets: Mapping[BucketId, int]) -> None:
     """Hold the base of each bucket at or below its offset; all or none.
 
     Raises:
@@ -22,21 +23,21 @@ def pin(table: LiveTable, name: str, offsets: Mapping[BucketId, int]) -> None:
             tablet = table.tablet(bucket)
             if tablet is None:
                 raise not_led(bucket)
-            tablet.pins.pin(name, offset)
+            tablet.pins.pin(holder, offset)
             done.append(bucket)
     except (NotLeaderError, OffsetOutOfRangeError) as error:
-        unpin(table, name, done)
+        unpin(table, holder, done)
         if isinstance(error, NotLeaderError):
             raise
         raise OffsetOutOfRangeError(error.message, bucket=table.name(bucket), **error.facts) from error
 
 
-def unpin(table: LiveTable, name: str, buckets: Iterable[BucketId]) -> None:
+def unpin(table: LiveTable, holder: PinHolder, buckets: Iterable[BucketId]) -> None:
     """Let go; idempotent."""
     for bucket in buckets:
         tablet = table.tablet(bucket)
         if tablet is not None:
-            tablet.pins.unpin(name)
+            tablet.pins.unpin(holder)
 
 
 def not_led(bucket: object) -> NotLeaderError:

@@ -11,8 +11,9 @@ from typing import Final
 
 from penstock.runtime.clock import Clock
 from penstock.tablet.tablet import Tablet
+from penstock.tablet.view.pins import PinHolder, PinKind
 
-PIN: Final = "grace"
+HOLDER: Final = PinHolder(PinKind.GRACE)
 
 
 class Grace:
@@ -28,7 +29,7 @@ class Grace:
         """Keep the base of a bucket that was just opened; one without rows has nothing to keep."""
         if tablet.view.visible == tablet.bucket.first_offset(tablet.view.base):
             return
-        tablet.pins.pin(PIN, tablet.pins.base)
+        tablet.pins.pin(HOLDER, tablet.pins.base)
         with self._lock:
             self._held.append((self._clock.monotonic_ms() + self.ttl_ms, tablet))
 
@@ -39,5 +40,5 @@ class Grace:
             over = [tablet for until, tablet in self._held if until <= now]
             self._held = [(until, tablet) for until, tablet in self._held if until > now]
         for tablet in over:
-            tablet.pins.unpin(PIN)
+            tablet.pins.unpin(HOLDER)
         return len(over)

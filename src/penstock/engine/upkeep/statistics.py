@@ -40,5 +40,5 @@ def _bucket_stats(name: TableBucket, tablet: Tablet) -> BucketStats:
         files=len(runs),
         tail_rows=tablet.tail_rows,
         checkpoint=tablet.state.checkpoint,
-        pins=tablet.pins.snapshot(),
+        pins={str(holder): offset for holder, offset in tablet.pins.snapshot().items()},
     )

@@ -17,7 +17,7 @@ from penstock.errors import CorruptionError, SnapshotNotFoundError, UnsupportedE
 from penstock.model.place.bucket import LIFE_OFFSETS, BucketId
 from penstock.runtime.disk import write_atomically
 from penstock.tablet.files.bucket_files import BucketFiles
-from penstock.tablet.view.pins import Pins
+from penstock.tablet.view.pins import PinHolder, PinKind, Pins
 
 _log = logging.getLogger("penstock")
 KIND: Final = "snapshot"
@@ -34,7 +34,7 @@ class TabletSnapshots:
         self._lock = threading.RLock()
         self._snapshots: dict[int, SnapshotFile] = {}
         self._damaged: dict[int, CorruptionError | UnsupportedError] = {}
-        self._holders: dict[int, set[str]] = {}
+        self._holders: dict[int, set[PinHolder]] = {}
         self._next_id = 1
 
     def load(self) -> None:
@@ -99,7 +99,7 @@ class TabletSnapshots:
         """Return the path of a snapshot's file, relative to the data directory."""
         return snapshot_path(self._files.bucket, snapshot_id)
 
-    def hold(self, snapshot_id: int, holder: str) -> SnapshotFile:
+    def hold(self, snapshot_id: int, holder: PinHolder) -> SnapshotFile:
         """Have a snapshot stay until `release`.
 
         Raises:
@@ -120,13 +120,7 @@ class TabletSnapshots:
             self._holders.setdefault(snapshot_id, set()).add(holder)
             return snapshot
 
-    def hold_newest(self, holder: str) -> SnapshotFile | None:
-        """Have the newest snapshot stay until `release`; None if there is none."""
-        with self._lock:
-            newest = self.newest()
-            return None if newest is None else self.hold(newest.snapshot_id, holder)
-
-    def release(self, snapshot_id: int, holder: str) -> None:
+    def release(self, snapshot_id: int, holder: PinHolder) -> None:
         """Hold a snapshot no longer; idempotent. `prune` removes it if nothing else keeps it."""
         with self._lock:
             holders = self._holders.get(snapshot_id, set())
@@ -134,7 +128,7 @@ class TabletSnapshots:
             if not holders:
                 self._holders.pop(snapshot_id, None)
 
-    def holders(self, snapshot_id: int) -> list[str]:
+    def holders(self, snapshot_id: int) -> list[PinHolder]:
         """Return who holds a snapshot."""
         with self._lock:
             return sorted(self._holders.get(snapshot_id, ()))
@@ -156,7 +150,7 @@ class TabletSnapshots:
                     self._files.remove(self._forget(snapshot_id))
             return len(old)
 
-    def kept_bytes(self, holder: str, retained: int) -> int:
+    def kept_bytes(self, holder: PinHolder, retained: int) -> int:
         """Return the size of the files that are there only because one holder holds their snapshots."""
         with self._lock:
             retained_ids = set(sorted(self._snapshots)[-retained:])
@@ -172,13 +166,13 @@ class TabletSnapshots:
             self._files.disk.sync_directory(self._files.directory)
 
     def _take_up(self, snapshot: SnapshotFile) -> None:
-        self._pins.pin(_pin_name(snapshot.snapshot_id), snapshot.offset)
+        self._pins.pin(_holder(snapshot.snapshot_id), snapshot.offset)
         self._files.kept.keep(snapshot.snapshot_id, snapshot.file_names())
         self._snapshots[snapshot.snapshot_id] = snapshot
 
     def _forget(self, snapshot_id: int) -> list[str]:
         del self._snapshots[snapshot_id]
-        self._pins.unpin(_pin_name(snapshot_id))
+        self._pins.unpin(_holder(snapshot_id))
         return self._files.kept.let_go(snapshot_id)
 
     def _check_whole(self, snapshot: SnapshotFile, path: str) -> None:
@@ -197,5 +191,5 @@ def snapshot_path(bucket: BucketId, snapshot_id: int) -> str:
     return f"{bucket.directory()}/{KIND}-{snapshot_id:012d}"
 
 
-def _pin_name(snapshot_id: int) -> str:
-    return f"{KIND}-{snapshot_id}"
+def _holder(snapshot_id: int) -> PinHolder:
+    return PinHolder(PinKind.SNAPSHOT, str(snapshot_id))

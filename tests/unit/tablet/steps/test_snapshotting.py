@@ -22,7 +22,10 @@ from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
 from penstock.tablet.steps.snapshotting import take_snapshot
+from penstock.tablet.view.pins import PinHolder, PinKind
 from penstock.testing.faulty_disk import FaultyDisk
+
+LEASE_A, LEASE_B = (PinHolder(PinKind.LEASE, name) for name in "ab")
 
 
 class SnapshotRig(TabletRig):
@@ -158,7 +161,7 @@ def test_pruned_snapshot_takes_its_files_and_its_pin_along() -> None:
     assert rig.names("data", "ends") == rig.named() | second.file_names()
     assert rig.tablet.view.base == second.offset
     with pytest.raises(SnapshotNotFoundError, match="list_snapshots"):
-        rig.tablet.snapshots.hold(first.snapshot_id, "lease-a")
+        rig.tablet.snapshots.hold(first.snapshot_id, LEASE_A)
     with pytest.raises(SnapshotNotFoundError, match="hold a lease"):
         SnapshotReader(rig.disk, rig.tablet.snapshots.path(first.snapshot_id))
 
@@ -182,34 +185,34 @@ def test_removal_that_was_not_durable_is_tried_again() -> None:
 def test_held_snapshot_stays_until_its_last_holder_lets_go() -> None:
     rig, more = make()
     first = rig.take()
-    for holder in ("lease-a", "lease-b"):
+    for holder in (LEASE_A, LEASE_B):
         rig.tablet.snapshots.hold(first.snapshot_id, holder)
     rig.write([more.next(rig.oracle.columns)])
     rig.take()
 
-    rig.tablet.snapshots.release(first.snapshot_id, "lease-a")
+    rig.tablet.snapshots.release(first.snapshot_id, LEASE_A)
     assert rig.tablet.snapshots.prune(1) == 0
     rig.check_stored(first)
 
-    rig.tablet.snapshots.release(first.snapshot_id, "lease-b")
+    rig.tablet.snapshots.release(first.snapshot_id, LEASE_B)
     assert rig.tablet.snapshots.prune(1) == 1
 
 
 def test_kept_bytes_are_those_of_files_that_only_one_holder_keeps() -> None:
     rig, more = make()
     first = rig.take()
-    rig.tablet.snapshots.hold(first.snapshot_id, "lease-a")
+    rig.tablet.snapshots.hold(first.snapshot_id, LEASE_A)
     for _ in range(40):
         rig.write([more.next(rig.oracle.columns)])
     second = rig.take()
-    assert rig.tablet.snapshots.kept_bytes("lease-a", 2) == 0
+    assert rig.tablet.snapshots.kept_bytes(LEASE_A, 2) == 0
 
     rig.compact_all()
     only = first.file_names() - rig.named() - second.file_names()
 
-    assert rig.tablet.snapshots.kept_bytes("lease-a", 1) == sum(first.sizes[name] for name in only) > 0
-    rig.tablet.snapshots.hold(first.snapshot_id, "lease-b")
-    assert rig.tablet.snapshots.kept_bytes("lease-a", 1) == 0
+    assert rig.tablet.snapshots.kept_bytes(LEASE_A, 1) == sum(first.sizes[name] for name in only) > 0
+    rig.tablet.snapshots.hold(first.snapshot_id, LEASE_B)
+    assert rig.tablet.snapshots.kept_bytes(LEASE_A, 1) == 0
 
 
 def test_snapshots_are_there_after_reopening_with_their_files_and_pins() -> None:
@@ -225,7 +228,7 @@ def test_snapshots_are_there_after_reopening_with_their_files_and_pins() -> None
     assert rig.tablet.snapshots.newest() == first
     rig.check_stored(first)
     with pytest.raises(OffsetOutOfRangeError):
-        rig.tablet.pins.pin("below", first.offset - 1)
+        rig.tablet.pins.pin(PinHolder(PinKind.READER, "below"), first.offset - 1)
     assert rig.take().snapshot_id == 2
 
 
@@ -297,12 +300,12 @@ def test_held_snapshots_are_exactly_readable_through_any_life(seed: int) -> None
                 low = max((s.offset for s in rig.tablet.snapshots.all()), default=rig.tablet.view.base)
                 snapshot = rig.take(random.randint(low, rig.tablet.view.visible))
                 if random.random() < 0.5:
-                    held[snapshot.snapshot_id] = rig.tablet.snapshots.hold(snapshot.snapshot_id, "lease-a")
+                    held[snapshot.snapshot_id] = rig.tablet.snapshots.hold(snapshot.snapshot_id, LEASE_A)
                 rig.tablet.snapshots.prune(random.randint(1, 3))
             case "drop" if held:
                 gone = random.choice(sorted(held))
                 del held[gone]
-                rig.tablet.snapshots.release(gone, "lease-a")
+                rig.tablet.snapshots.release(gone, LEASE_A)
                 rig.tablet.snapshots.prune(1)
             case "compact":
                 rig.compact_all()
@@ -313,12 +316,12 @@ def test_held_snapshots_are_exactly_readable_through_any_life(seed: int) -> None
                 disk = rig.disk.after_kill() if action == ["reopen"] else rig.disk.after_power_loss(seed * 1000 + step)
                 rig.reopen(disk, MemoryKeyIndex())
                 for snapshot_id in held:
-                    rig.tablet.snapshots.hold(snapshot_id, "lease-a")
+                    rig.tablet.snapshots.hold(snapshot_id, LEASE_A)
         for snapshot in held.values():
             rig.check_stored(snapshot)
             rig.check_snapshot(snapshot.offset)
     for snapshot_id in held:
-        rig.tablet.snapshots.release(snapshot_id, "lease-a")
+        rig.tablet.snapshots.release(snapshot_id, LEASE_A)
     rig.tablet.snapshots.prune(1)
     rig.compact_all()
     kept = [snapshot.file_names() for snapshot in rig.tablet.snapshots.all()]
