@@ -21,9 +21,9 @@ from penstock.client.cut.cut import CutLike, resolve_cut
 from penstock.client.link.buckets import BucketName, resolve_buckets
 from penstock.client.link.link import Link
 from penstock.client.pages.change_pull import ChangePull
+from penstock.client.scan.lease_cut import require_whole
 from penstock.client.scan.request import ScanRequest, ScanSource, project
 from penstock.client.scan.scan import Scan
-from penstock.client.scan.snapshot_cut import require_whole
 from penstock.client.scan.token import ScanToken
 from penstock.errors import (
     InvalidError,

@@ -1,4 +1,4 @@
-"""The pin under a scan: one cut at the node, taken again whenever the node forgot it."""
+"""The pin under a scan: one cut at the node, taken again if the node has forgotten it, or one that a lease keeps."""
 
 from __future__ import annotations
 
@@ -50,6 +50,15 @@ class CutPin:
         """Return the id under which the node knows the cut now, None if it does not."""
         return self._cut.cut_id or None
 
+    def log_starts(self) -> dict[TableBucket, int]:
+        """Return the first change of each bucket that is kept. Later than the cut: all its buckets are known by then.
+
+        Raises:
+            PartitionNotFoundError: a bucket went with its partition.
+        """
+        state = self._link.retry.run(lambda: self._link.node.log_state(self._table_id))
+        return {bucket: state.first_kept(bucket, offset) for bucket, offset in self.offsets.items()}
+
     def renew(self) -> None:
         """Pin the same cut again.
 
@@ -66,7 +75,7 @@ class CutPin:
 
     def release(self) -> None:
         """Let go of the cut; idempotent. The node is told once."""
-        # Without the lock: a forgotten scan may end inside whoever renews its pin.
+        # Without the lock: garbage collection may release a forgotten scan on the thread that renews its pin.
         cut, self._cut = self._cut, Cut("", self._cut.offsets)
         self._release(cut)
 
@@ -78,3 +87,32 @@ class CutPin:
         except PenstockError:
             # A pin that cannot be released now expires by itself.
             return
+
+
+class LeasePin:
+    """Stands where a `CutPin` does while a lease protects the cut: the lease holder renews it and gives it back."""
+
+    cut_id: None = None
+    births: None = None
+
+    def __init__(self, link: Link, table_id: int, lease_id: str, offsets: Mapping[TableBucket, int]) -> None:
+        self._link = link
+        self._table_id = table_id
+        self._lease_id = lease_id
+        self.offsets = offsets
+
+    def log_starts(self) -> dict[TableBucket, int]:
+        """Return the first change of each bucket that is kept, which may be older than what the lease needs.
+
+        Raises:
+            LeaseNotFoundError: the lease is unknown or has expired.
+        """
+        link = self._link
+        kept = link.retry.run(lambda: link.node.offsets(self._table_id, lease_id=self._lease_id))
+        return {bucket: offsets.base for bucket, offsets in kept.items()}
+
+    def renew(self) -> None:
+        """Do nothing."""
+
+    def release(self) -> None:
+        """Do nothing."""

@@ -1,13 +1,18 @@
 """One bucket of a scan, page by page, each row once, through lost replies and lost sessions.
 
-A page that did not arrive is asked for again under its own call number. A session that is gone is
-opened again at the same snapshot, at the offset after the last page: that is all a scan's state is.
+event                         what is asked of the node next
+----------------------------  ----------------------------------------------------------------
+a page, and there is more     the page of the next call number
+a reply is lost               the page of the same call number; of an opening, the same name
+the session is gone           a new session at the same snapshot, at the offset after the last page
+no room for a session         the same again, for up to ten seconds
+the last page, or `close()`   nothing; a session that has more is closed
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Protocol
@@ -30,7 +35,7 @@ Portion = tuple[pa.RecordBatch, int | None]
 
 SESSION_LOST = (UnknownOrExpiredScannerError, NotLeaderError)
 OPEN_DEADLINE_MS = 10_000
-"""How long opening waits for others to end their scans."""
+"""How long opening waits while the node has no room for another session."""
 
 
 class Pin(Protocol):
@@ -45,9 +50,9 @@ class Pin(Protocol):
 
 
 class BucketScan:
-    """Reads one bucket at a snapshot; `call` says which, what, and from where; `opened` is a first page had already.
+    """Reads one bucket at a snapshot; `call` says which, what, and from where; `opened` is its first page, if known.
 
-    While `hurried`, portions are taken as soon as they come, so pages may be asked for early.
+    A `hurried` caller takes all rows as soon as they come, so that the node may send pages before they are asked for.
     """
 
     def __init__(
@@ -57,7 +62,7 @@ class BucketScan:
         pin: Pin,
         opened: Page | None = None,
         *,
-        hurried: Callable[[], bool] = lambda: False,
+        hurried: bool = False,
     ) -> None:
         self._link = link
         self._call = call
@@ -87,14 +92,14 @@ class BucketScan:
     def _pages(self) -> Generator[Page, None, None]:
         page, call_seq_id = self._first(), 0
         yield page
-        if page.has_more and self._hurried():
+        if page.has_more and self._hurried:
             assert self._scanner_id is not None, "a page that has more belongs to a session"
             with closing(self._link.node.pages(self._scanner_id, 1)) as pages:
                 while page.has_more:
                     try:
                         page = next(pages)
                     except PenstockError:
-                        # Asked for by its number, it comes again; or the error does, if it is not worth retrying.
+                        # Asked for by its number below: the page comes, or the error again if no retry helps.
                         break
                     call_seq_id += 1
                     yield page
@@ -122,9 +127,9 @@ class BucketScan:
                 when=lambda error: worth_retrying(error) and not isinstance(error, SESSION_LOST),
             )
         except (*SESSION_LOST, InvalidScanRequestError) as error:
-            if isinstance(error, InvalidScanRequestError) and not self._hurried():
+            if isinstance(error, InvalidScanRequestError) and not self._hurried:
                 raise
-            # In a hurry the page after this one was asked for, too: if that was given, this one is not any more.
+            # The node may have sent the page after this one, too, and lost both: then it does not give this one again.
             self._close()
             self._pin.renew()
             return self._open(), 0
@@ -143,28 +148,27 @@ class BucketScan:
         try:
             return self._open_named()
         except UnknownOrExpiredScannerError:
-            # The cut was idle for longer than it is kept. At once, not after a pause that it would idle through again.
+            # The cut expired. It is renewed at once: after a pause it could have expired again.
             self._pin.renew()
             return self._open_named()
 
     def _open_named(self) -> Page:
-        # Under one name until it is answered: asked again, it is the same session.
+        # Under one name until the node answers: asked again, it opens the same session.
         return self._link.node.open_scanner(replace(self._call, cut_id=self._pin.cut_id, scanner_id=self._name))
 
     def _close(self) -> None:
         scanner_id, self._scanner_id = self._scanner_id, None
-        if scanner_id is not None:
-            close_session(self._link, scanner_id)
+        close_session(self._link, scanner_id)
 
 
 def session_name() -> str:
-    """Return a name for a session that nobody else has."""
+    """Return a name for a session that no other session has."""
     return uuid.uuid4().hex
 
 
-def close_session(link: Link, scanner_id: str) -> None:
-    """End a scan session as far as the node can be reached; it would expire by itself."""
-    if not link.closed:
+def close_session(link: Link, scanner_id: str | None) -> None:
+    """End a scan session, if there is one, as far as the node can be reached; it would expire by itself."""
+    if scanner_id is not None and not link.closed:
         with suppress(PenstockError):
             link.node.close_scanner(scanner_id)
 

@@ -1,4 +1,4 @@
-"""One item asked for ahead: the next page travels while the caller works on this one."""
+"""Pages of a generator: one asked for ahead, that travels while the caller works on the one before, or each in turn."""
 
 from __future__ import annotations
 
@@ -82,3 +82,29 @@ class PageAhead(Iterator[T]):
     def close(self) -> None:
         """End the thread after the item that it is working on; idempotent."""
         self._finalizer()
+
+
+class PageInTurn(Iterator[T]):
+    """Iterates over a generator for one thread at a time. `close()` from any thread, as of a `PageAhead`."""
+
+    def __init__(self, items: Generator[T, Any, Any]) -> None:
+        self._items = items
+        self._at_work = threading.Lock()
+        self._stopped = False
+
+    def __next__(self) -> T:
+        with self._at_work:
+            item = next(self._items)
+        if self._stopped:
+            # Closed while the generator was at work: Python refuses to close it from another thread then.
+            self.close()
+        return item
+
+    def close(self) -> None:
+        """Close the generator, at once or after the item that it is working on; idempotent."""
+        self._stopped = True
+        if self._at_work.acquire(blocking=False):
+            try:
+                self._items.close()
+            finally:
+                self._at_work.release()

@@ -1,9 +1,10 @@
-"""One bucket of a scan over the log: changes up to the end that the scan was opened with."""
+"""The changes of a scan's buckets, read from the log up to the end that the scan was opened with."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -12,17 +13,38 @@ from penstock.client.link.link import Link
 from penstock.client.pages.bucket_scan import Portion
 from penstock.client.pages.change_pull import ChangePull
 from penstock.client.scan.request import ScanRequest
+from penstock.client.scan.token import BucketPosition
 from penstock.errors import InternalError
 from penstock.model.filter.filter import Filter
 from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo
 
 FILTERED: Final = 4
-"""How many times more changes than rows wanted are read at first where a filter is."""
+"""How many times the rows that a limit wants are read at first if there is a filter."""
+
+
+class LogReader:
+    """Reads changes for one pass, bucket by bucket. The node keeps no session for that, so there is nothing to end."""
+
+    def __init__(self, link: Link, info: TableInfo, request: ScanRequest, positions: Sequence[BucketPosition]) -> None:
+        self._link = link
+        self._info = info
+        self._request = request
+        self._positions = positions
+
+    def pages(self, index: int, limit: int | None) -> Generator[Sequence[Portion], None, None]:
+        """Yield the changes of each pull of a bucket, at most `limit` changes."""
+        position, request = self._positions[index], replace(self._request, limit=limit)
+        assert position.next_offset is not None, "a finished bucket is not read again"
+        bucket, start, end = position.table_bucket(self._info.path), position.next_offset, position.log_offset
+        return LogScan(self._link, self._info, request, bucket, start=start, end=end).pages()
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class LogScan:
-    """Reads the changes [start, end) of one bucket, filtered and cut at the limit on this side."""
+    """Reads the changes [start, end) of one bucket. Filter and limit are applied by the client, not by the node."""
 
     def __init__(
         self,
@@ -58,7 +80,7 @@ class LogScan:
     def _pages(self, left: int | None) -> Generator[Sequence[Portion], None, None]:
         changes = left if self._filter.is_all else None if left is None else left * FILTERED
         while self._pull.unfinished:
-            # Of a limit no more travels than it needs; what a filter lets through shows as it goes.
+            # With a limit only as many changes travel as it needs; with a filter that is a guess, doubled each time.
             pages = self._pull.pull(wait_ms=0, changes=changes)
             if not pages:
                 raise InternalError("the node gave no changes below the end that it named", bucket=self._bucket)

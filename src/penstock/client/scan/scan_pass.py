@@ -1,86 +1,95 @@
-"""One pass over the rows of a scan: page by page, bucket by bucket, each row once."""
+"""One pass over the rows of a scan: bucket by bucket, page by page, each row once.
+
+    state            event                               next state  what the caller sees
+    ---------------  ----------------------------------  ----------  --------------------------------------------
+    unread           `hurry()` or `next()`               reading     nothing yet
+    reading          a page arrives                      reading     a batch for each `next()`, empty ones left out
+    reading          all buckets or the limit were read  ended       StopIteration
+    reading          an error that no retry helps        failed      the error
+    unread, reading  `close()`, from any thread          closed      ClosedError, also in a `next()` that waits
+    ended            `next()` or `close()`               ended       StopIteration from `next()`
+    failed, closed   `next()` or `close()`               the same    ClosedError from `next()`
+
+How pages are asked for is decided once, when reading begins:
+
+- in turn, on the caller's thread: beside an engine in this process, where a thread would only cost; with a limit,
+  because a page ahead may be one too many; and when the first page came with the cut and is all there is;
+- otherwise after `hurry()` in turn, too, while the node sends pages before they are asked for;
+- otherwise one page ahead, in a thread: a caller that takes batches one by one works on them in between.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Final
+from enum import Enum
 
 import pyarrow as pa
 
-from penstock.client.cut.cut_pin import CutPin
-from penstock.client.link.link import Link
-from penstock.client.pages.bucket_scan import BucketScan, Portion, close_session, session_name
-from penstock.client.pages.page_ahead import PageAhead
-from penstock.client.scan.log_scan import LogScan
-from penstock.client.scan.request import ScanRequest, ScanSource
-from penstock.client.scan.snapshot_cut import LeasePin
+from penstock.client.pages.bucket_scan import Portion
+from penstock.client.pages.page_ahead import PageAhead, PageInTurn
+from penstock.client.scan.plan import ScanPlan
 from penstock.client.scan.token import BucketPosition
-from penstock.errors import ClosedError, PenstockError
-from penstock.model.node.calls import OpenScan, Page
-from penstock.model.table.table import TableInfo
-
-OPENED_AT_ONCE_MAX: Final = 256
+from penstock.errors import ClosedError
 
 Step = tuple[int, Portion]
-"""Which position was read on, and what was read."""
+"""The index of the position that was read on, and what was read."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScanWork:
-    """What every pass of a scan reads, and through what. `first` holds the first page until a pass takes it.
+class PassState(Enum):
+    """The states of the table above. The last three are final."""
 
-    A pass may outlive its scan by the page that its thread waits for, so nothing here holds the scan.
-    """
-
-    link: Link
-    info: TableInfo
-    request: ScanRequest
-    pin: CutPin | LeasePin
-    positions: tuple[BucketPosition, ...]
-    schema: pa.Schema
-    first: list[Page]
-
-    def let_go(self) -> None:
-        """End the session of a first page that nobody took, and let go of the cut; idempotent."""
-        for page in _taken(self.first):
-            if page.has_more and page.scanner_id is not None:
-                close_session(self.link, page.scanner_id)
-        self.pin.release()
+    UNREAD = "unread"
+    READING = "reading"
+    ENDED = "ended"
+    FAILED = "failed"
+    CLOSED = "closed"
 
 
 @dataclass(slots=True)
 class ScanProgress:
-    """What was received: where each bucket stands, what is left of the limit, which bucket came last."""
+    """What the caller has received: where each bucket goes on, the rest of the limit, the bucket of the last batch."""
 
     positions: list[BucketPosition]
-    left: int | None
+    limit: int | None
     index: int = 0
+
+    @classmethod
+    def start(cls, plan: ScanPlan) -> ScanProgress:
+        """Return the progress of a pass that has received nothing."""
+        return cls(list(plan.positions), plan.request.limit)
+
+    def receive(self, step: Step) -> pa.RecordBatch:
+        """Count a step as received; return its rows."""
+        self.index, (batch, next_offset) = step
+        self.positions[self.index] = replace(self.positions[self.index], next_offset=next_offset)
+        self.limit = None if self.limit is None else self.limit - batch.num_rows
+        return batch
 
 
 class ScanPass:
-    """Reads the rows of a scan once. Threads that share a pass get each batch once; `close()` from any thread."""
+    """Reads the rows of a scan once. Threads that share a pass get each batch once; `close()` from any thread.
 
-    def __init__(self, work: ScanWork) -> None:
-        self._work = work
-        self.progress = ScanProgress(list(work.positions), work.request.limit)
-        self.ended = False
-        self._closed = threading.Event()
-        self._hurry = threading.Event()
+    `_reading` lets one thread at a time read, and count what it received. `_moving` protects the state alone, so that
+    a pass can be closed while another thread waits for a page.
+    """
+
+    def __init__(self, plan: ScanPlan) -> None:
+        self._plan = plan
+        self.progress = ScanProgress.start(plan)
+        self.state = PassState.UNREAD
+        self._moving = threading.Lock()
         self._reading = threading.Lock()
-        self._steps: Generator[Sequence[Step], None, None] | PageAhead[Sequence[Step]] | None = None
-        self._waiting: list[Step] = []
-        self._ahead = False
+        self._pages: PageAhead[Sequence[Step]] | PageInTurn[Sequence[Step]] | None = None
+        # What was not given yet of the page that arrived last, in reverse.
+        self._page: list[Step] = []
 
     def hurry(self) -> None:
-        """Have pages asked for early from now on: their rows are taken as they come."""
+        """Say that all rows are taken as soon as they come; without effect once reading has begun."""
         with self._reading:
-            self._begun()
-            # With a limit pages are not asked for early, and a thread that reads ahead goes on doing so.
-            if self._ahead and not isinstance(self._steps, PageAhead):
-                self._hurry.set()
+            self._begin(hurried=True)
 
     def next(self) -> pa.RecordBatch:
         """Return the next batch that has rows, in the scan's schema.
@@ -90,162 +99,74 @@ class ScanPass:
             ClosedError: the pass was closed, or has failed.
             PenstockError: as the node answered, once that is not worth retrying.
         """
-        schema = self._work.schema
-        while True:
-            batch = self._next_batch()
-            if batch.num_rows:
-                if batch.schema.equals(schema):
-                    return batch
-                return pa.RecordBatch.from_arrays(batch.select(schema.names).columns, schema=schema)
-
-    def _next_batch(self) -> pa.RecordBatch:
         with self._reading:
-            if self.ended:
-                raise StopIteration
-            if not self._closed.is_set():
-                try:
-                    step = self._next_step()
-                except StopIteration:
-                    if not self._closed.is_set():
-                        self.ended = True
-                        raise
-                except BaseException:
-                    # A generator that failed says it is at its end when asked again; a scan must not.
-                    self._closed.set()
-                    raise
-                else:
-                    if not self._closed.is_set():
-                        return self._received(step)
-            # Closed meanwhile by another thread, which could not close a generator at work.
-            if self._steps is not None:
-                self._steps.close()
-            table = self._work.info.path
-            raise ClosedError("the scan is closed; start another, or resume by token", table=table)
-
-    def _next_step(self) -> Step:
-        if not self._waiting:
-            steps = self._begun()
-            if self._ahead and not self._hurry.is_set() and not isinstance(steps, PageAhead):
-                # Only now: whoever takes batches one by one works on them in between, others would gain nothing.
-                steps = self._steps = PageAhead(steps, name=f"penstock-scan-{self._work.info.path}")
-            self._waiting = list(reversed(next(steps)))
-        return self._waiting.pop()
-
-    def _begun(self) -> Generator[Sequence[Step], None, None] | PageAhead[Sequence[Step]]:
-        if self._steps is None:
-            work = self._work
-            first = next(iter(work.first), None)
-            # With a limit a page ahead may be one too many; beside an engine in this process a thread only costs.
-            self._ahead = work.link.distant and work.request.limit is None and (first is None or first.has_more)
-            self._steps = _steps(work, self._hurry.is_set)
-        return self._steps
-
-    def _received(self, step: Step) -> pa.RecordBatch:
-        # While reading is ours: threads that share a pass must not mix up what it has received.
-        index, (batch, next_offset) = step
-        progress = self.progress
-        progress.index = index
-        progress.positions[index] = replace(progress.positions[index], next_offset=next_offset)
-        progress.left = None if progress.left is None else progress.left - batch.num_rows
-        return batch
+            self._begin(hurried=False)
+            while self.state is PassState.READING:
+                if (batch := self._read()) is not None:
+                    return batch
+        if self.state is PassState.ENDED:
+            raise StopIteration
+        # Again: pages may have been begun while another thread closed the pass.
+        self.close()
+        raise ClosedError("the scan is closed; start another, or resume by token", table=self._plan.info.path)
 
     def close(self) -> None:
         """End the pass, and the session that it reads from; idempotent."""
-        self._closed.set()
-        if isinstance(self._steps, PageAhead):
-            self._steps.close()
-        elif self._reading.acquire(blocking=False):
-            if self._steps is not None:
-                self._steps.close()
-            self._reading.release()
+        self._move(PassState.CLOSED)
+        if self._pages is not None:
+            self._pages.close()
 
+    def _begin(self, *, hurried: bool) -> None:
+        if self.state is not PassState.UNREAD:
+            return
+        plan = self._plan
+        more = all(page.has_more for page in plan.first)
+        early = plan.link.distant and plan.request.limit is None and more
+        steps = _steps(plan, hurried and early)
+        ahead = early and not hurried
+        self._pages = PageAhead(steps, name=f"penstock-scan-{plan.info.path}") if ahead else PageInTurn(steps)
+        self._move(PassState.READING)
 
-def _taken(pages: list[Page]) -> list[Page]:
-    # In one step each, so that of two who take at the same time one gets the page.
-    taken = []
-    while pages:
+    def _read(self) -> pa.RecordBatch | None:
+        """Read on by a step; return its rows, or None if it has none or was the last."""
         try:
-            taken.append(pages.pop())
-        except IndexError:
-            break
-    return taken
+            if not self._page:
+                assert self._pages is not None, "reading has begun"
+                self._page = list(reversed(next(self._pages)))
+        except StopIteration:
+            self._move(PassState.ENDED)
+            return None
+        except BaseException:
+            # A generator that failed says it is at its end when asked again; a scan must not.
+            self._move(PassState.FAILED)
+            raise
+        if self.state is not PassState.READING:
+            # Closed meanwhile: what the caller does not get must not count as received.
+            return None
+        batch = self.progress.receive(self._page.pop())
+        if not batch.num_rows:
+            return None
+        if batch.schema.equals(self._plan.schema):
+            return batch
+        return pa.RecordBatch.from_arrays(batch.select(self._plan.schema.names).columns, schema=self._plan.schema)
+
+    def _move(self, state: PassState) -> None:
+        """Go to a state, from one that is not final."""
+        with self._moving:
+            if self.state in (PassState.UNREAD, PassState.READING):
+                self.state = state
 
 
-def _steps(work: ScanWork, hurried: Callable[[], bool]) -> Generator[Sequence[Step], None, None]:
-    link, positions = work.link, work.positions
-    left = work.request.limit
-    names = [session_name() for _ in positions]
-    # Taken only once it runs: a generator that never ran would not end the page's session.
-    opened = dict(enumerate(_taken(work.first)))
-    try:
-        for index, position in enumerate(positions):
+def _steps(plan: ScanPlan, hurried: bool) -> Generator[Sequence[Step], None, None]:
+    limit = plan.request.limit
+    # Made only once this runs, for it takes the first page: a generator that never ran would not end its session.
+    with closing(plan.reader(hurried=hurried)) as reader:
+        for index, position in enumerate(plan.positions):
             if position.next_offset is None:
                 continue
-            if left == 0:
+            if limit == 0:
                 return
-            if not opened and link.distant and left is None:
-                unread = {i: p for i, p in enumerate(positions) if i >= index and p.next_offset is not None}
-                opened = _open_some(work, unread, names)
-            asked = replace(work.request, limit=left)
-            page = opened.pop(index, None)
-            named = replace(_open_call(work.info, asked, position), scanner_id=names[index])
-            with closing(_pages(work, asked, named, position, opened=page, hurried=hurried)) as pages:
+            with closing(reader.pages(index, limit)) as pages:
                 for portions in pages:
-                    left = None if left is None else left - sum(batch.num_rows for batch, _ in portions)
+                    limit = None if limit is None else limit - sum(batch.num_rows for batch, _ in portions)
                     yield [(index, portion) for portion in portions]
-    finally:
-        for page in opened.values():
-            if page.has_more and page.scanner_id is not None:
-                close_session(link, page.scanner_id)
-
-
-def _open_some(work: ScanWork, positions: dict[int, BucketPosition], names: Sequence[str]) -> dict[int, Page]:
-    """Return the first pages of the first bucket, and of those after it that are had in the same call.
-
-    Sessions are opened under the buckets' `names`: whoever opens one again finds it.
-    """
-    if work.request.source is ScanSource.LOG or len(positions) < 2:
-        return {}
-    chosen = list(positions)[:OPENED_AT_ONCE_MAX]
-    cut_id = work.pin.cut_id
-    calls = [
-        replace(_open_call(work.info, work.request, positions[index]), cut_id=cut_id, scanner_id=names[index])
-        for index in chosen
-    ]
-    try:
-        return dict(zip(chosen, work.link.node.open_scanners(calls), strict=False))
-    except PenstockError:
-        # Whoever opens one by one tries again, and is the one to be told.
-        return {}
-
-
-def _pages(
-    work: ScanWork,
-    request: ScanRequest,
-    call: OpenScan,
-    position: BucketPosition,
-    *,
-    opened: Page | None,
-    hurried: Callable[[], bool],
-) -> Generator[Sequence[Portion], None, None]:
-    assert position.next_offset is not None, "a finished bucket is not read again"
-    link, info = work.link, work.info
-    bucket = position.table_bucket(info.path)
-    if request.source is ScanSource.LOG:
-        return LogScan(link, info, request, bucket, start=position.next_offset, end=position.log_offset).pages()
-    return BucketScan(link, call, work.pin, opened, hurried=hurried).pages()
-
-
-def _open_call(info: TableInfo, request: ScanRequest, position: BucketPosition) -> OpenScan:
-    assert position.next_offset is not None, "a finished bucket is not read again"
-    return OpenScan(
-        table_id=info.table_id,
-        schema_id=info.schema_id,
-        bucket=position.table_bucket(info.path),
-        columns=request.columns,
-        filter=request.filter,
-        limit=request.limit,
-        as_of=position.log_offset,
-        start=position.next_offset,
-        lease_id=request.lease_id,
-    )

@@ -13,10 +13,10 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from penstock.client.cut.cut_pin import LeasePin
 from penstock.client.link.link import Link
 from penstock.client.pages.bucket_scan import BucketScan
 from penstock.client.pages.page_ahead import PageAhead
-from penstock.client.scan.snapshot_cut import LeasePin
 from penstock.errors import LeaseNotFoundError, SnapshotNotFoundError
 from penstock.model.node.calls import OpenScan
 from penstock.model.node.lease import AcquireLease, Snapshot
@@ -92,7 +92,8 @@ def _from_server(link: Link, request: ReadRequest, split: SnapshotSplit) -> Iter
         as_of=snapshot.offset,
         lease_id=split.lease_id,
     )
-    scan = BucketScan(link, call, LeasePin({snapshot.bucket: snapshot.offset}))
+    pin = LeasePin(link, info.table_id, split.lease_id, {snapshot.bucket: snapshot.offset})
+    scan = BucketScan(link, call, pin)
     pages = PageAhead(scan.pages(), name=f"penstock-read-{info.path}")
     try:
         for portions in pages:
