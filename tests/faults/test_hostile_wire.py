@@ -52,10 +52,12 @@ class Target:
         self.process = process
         self.honest = RemoteNode(process.url, timeout_ms=30_000)
         self.location = process.url.replace("penstock", "grpc")
-        self.info: TableInfo = self.honest.create_table("orders", make_spec("id BIGINT, note STRING, PRIMARY KEY (id)"))
-        self.bucket: TableBucket = self.honest.buckets(self.info.table_id)[0]
+        self.info: TableInfo = self.honest.catalog.create_table(
+            "orders", make_spec("id BIGINT, note STRING, PRIMARY KEY (id)")
+        )
+        self.bucket: TableBucket = self.honest.catalog.buckets(self.info.table_id)[0]
         for start in range(0, ROWS, 5_000):
-            self.honest.write(self.write_call(rows_of(start, start + 5_000)))
+            self.honest.tables.write(self.write_call(rows_of(start, start + 5_000)))
 
     def write_call(self, batch: pa.RecordBatch) -> WriteCall:
         return WriteCall(self.info.table_id, self.info.schema_id, Operation.UPSERT, batch)
@@ -64,7 +66,7 @@ class Target:
         """Make sure that the very same process still answers, rightly."""
         assert psutil.Process(self.process.pid).status() != psutil.STATUS_ZOMBIE, self.process.log[-2_000:]
         keys = pa.record_batch({"id": [ROWS - 1]})
-        found = self.honest.lookup(LookupCall(self.info.table_id, self.info.schema_id, keys))
+        found = self.honest.lookup.rows(LookupCall(self.info.table_id, self.info.schema_id, keys))
         assert found.batch.to_pylist() == [{"id": ROWS - 1, "note": NOTE, "_found": True}]
 
     def rss_mb(self) -> float:
@@ -115,7 +117,7 @@ def bystander(target: Target) -> Iterator[None]:
             while not stop.wait(0.005):
                 start = time.monotonic()
                 try:
-                    remote.lookup(LookupCall(target.info.table_id, target.info.schema_id, keys))
+                    remote.lookup.rows(LookupCall(target.info.table_id, target.info.schema_id, keys))
                 except PenstockError as error:
                     failures.append(error)
                 slowest[0] = max(slowest[0], time.monotonic() - start)
@@ -261,7 +263,7 @@ def test_data_instead_of_a_frame_is_refused(target: Target) -> None:
 @pytest.mark.usefixtures("bystander")
 def test_batches_of_wrong_schemas_change_nothing(target: Target, dice: random.Random) -> None:
     types = [pa.int8(), pa.float64(), pa.bool_(), pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.date32()]
-    before = target.honest.offsets(target.info.table_id)
+    before = target.honest.changes.offsets(target.info.table_id)
     for _ in range(200):
         names = dice.sample(["id", "note", "other", "", "_op", "\u202e", "n" * 300], dice.randint(1, 5))
         schema = pa.schema([(name, dice.choice(types)) for name in names])
@@ -269,8 +271,8 @@ def test_batches_of_wrong_schemas_change_nothing(target: Target, dice: random.Ra
             continue
         batch = pa.RecordBatch.from_pylist([dict.fromkeys(names)] * dice.randint(1, 3), schema=schema)
         with pytest.raises(InvalidError):
-            target.honest.write(target.write_call(batch))
-    assert target.honest.offsets(target.info.table_id) == before
+            target.honest.tables.write(target.write_call(batch))
+    assert target.honest.changes.offsets(target.info.table_id) == before
     target.serves()
 
 
@@ -512,10 +514,10 @@ def test_names_of_readers_owners_and_buckets_are_short(target: Target) -> None:
     pull = PullChanges(target.info.table_id, target.info.schema_id, {target.bucket: (0, 1)}, reader_id=long)
     wrong = {TableBucket(long, None, 0): (0, 1)}
     attempts: list[Callable[[], object]] = [
-        lambda: target.honest.pull_changes(pull),
-        lambda: target.honest.pull_changes(replace(pull, reader_id="r", positions=wrong)),
-        lambda: target.honest.acquire_owner(AcquireOwner(target.info.table_id, "o", incarnation=long)),
-        lambda: target.honest.acquire_owner(AcquireOwner(target.info.table_id, "o", holder=long)),
+        lambda: target.honest.changes.pull(pull),
+        lambda: target.honest.changes.pull(replace(pull, reader_id="r", positions=wrong)),
+        lambda: target.honest.owners.acquire(AcquireOwner(target.info.table_id, "o", incarnation=long)),
+        lambda: target.honest.owners.acquire(AcquireOwner(target.info.table_id, "o", holder=long)),
     ]
     for attempt in attempts:
         with pytest.raises(LimitError, match="a name in the message is too long"):
@@ -525,10 +527,10 @@ def test_names_of_readers_owners_and_buckets_are_short(target: Target) -> None:
 def test_a_hundred_thousand_unknown_buckets_are_refused_in_a_moment(target: Target) -> None:
     many = {TableBucket("default.orders", f"day={number}", 0): (0, None) for number in range(100_000)}
     with pytest.raises(PenstockError) as refused:
-        target.honest.pull_changes(PullChanges(target.info.table_id, target.info.schema_id, many))
+        target.honest.changes.pull(PullChanges(target.info.table_id, target.info.schema_id, many))
     assert not refused.value.retriable
     with pytest.raises(PenstockError):
-        target.honest.open_cut(target.info.table_id, as_of=dict.fromkeys(many, 0))
+        target.honest.scan.open_cut(target.info.table_id, as_of=dict.fromkeys(many, 0))
     target.serves()
 
 

@@ -195,7 +195,7 @@ def test_write_is_told_as_written_although_its_rows_cannot_be_moved_to_a_file(se
 
         assert sums.get(id=1) == {"id": 1, "v": told}
         assert 10 < told < 120
-        assert node.engine.stats(sums.info.table_id).background["seals_failed"] > 0
+        assert node.engine.tables.stats(sums.info.table_id).background["seals_failed"] > 0
         node.disk.clear_faults()
         node.engine.maintenance.run()
         sums.upsert({"id": 1, "v": 1})
@@ -215,4 +215,4 @@ def test_bucket_that_cannot_be_sealed_keeps_no_other_from_it(node: FaultyNode) -
     with pytest.raises(OSError, match="data-"):
         node.engine.maintenance.run()
 
-    assert [node.engine.stats(table.info.table_id).background.get("seals", 0) for table in tables] == [0, 1]
+    assert [node.engine.tables.stats(table.info.table_id).background.get("seals", 0) for table in tables] == [0, 1]

@@ -215,7 +215,7 @@ def doomed_writers() -> list[DoomedWriter]:
 
 def _send(connection: Connection, writer: int, n: int, call: WriteCall) -> None:
     """Write as a writer that outlives its process."""
-    connection._link.node.write(replace(call, writer_id=bytes([writer + 1]) * 16, sequence=n))
+    connection._link.node.tables.write(replace(call, writer_id=bytes([writer + 1]) * 16, sequence=n))
 
 
 def _done(result: object) -> None:

@@ -29,13 +29,13 @@ class FaultyNode:
 
     def path_part(self, bucket: TableBucket) -> str:
         """Return what the paths of a bucket's files have in common."""
-        live = self.engine._tables.get(self.engine.table(bucket.table).table_id)
+        live = self.engine._tables.get(self.engine.catalog.table(bucket.table).table_id)
         found = live.bucket_id(bucket)
         return f"/{found.table_id}/{found.partition_id}/{found.bucket}/"
 
     def seal(self, path: str) -> None:
         """Move the rows of a table into data files."""
-        self.engine.maintenance.compact_now(self.engine._tables.get(self.engine.table(path).table_id))
+        self.engine.maintenance.compact_now(self.engine._tables.get(self.engine.catalog.table(path).table_id))
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from penstock.engine.table.open_table import LiveTable
 from penstock.errors import BucketFailedError, ClosedError, PenstockError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.node.calls import Operation, WriteCall
+from penstock.model.node.principal import LOCAL
 from penstock.model.table.spec import make_spec
 from penstock.tablet.settings import FsyncMode
 from penstock.tablet.steps.checkpointing import checkpoint
@@ -57,7 +58,7 @@ class GroupedLife:
         self._calls = 0
         catalog = Catalog(self._metadata, self._clock)
         spec = make_spec(DDL, partitioned_by=["p"], buckets=buckets)
-        self._table_id = catalog.create_table("default.t", spec).table_id
+        self._table_id = catalog.create_table("default.t", spec, creator=LOCAL).table_id
         self.open()
 
     def open(self) -> None:
@@ -189,7 +190,7 @@ class GroupedLife:
         info = self.table.info
         schema = pa.schema([info.schema.arrow_schema.field(name) for name in columns])
         batch = pa.record_batch(list(columns.values()), schema=schema)
-        self.table.write(WriteCall(info.table_id, info.schema_id, operation, batch))
+        self.table.write(WriteCall(info.table_id, info.schema_id, operation, batch), principal=LOCAL)
         self.rows, self.possible = after, []
 
     def _each(self, act: Callable[[Any], object]) -> None:

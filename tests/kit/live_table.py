@@ -19,6 +19,7 @@ from penstock.errors import ClosedError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.log.settings import LogSettings
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
+from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import TableBucket
 from penstock.model.schema.schema import Schema
 from penstock.model.table.spec import make_spec
@@ -45,7 +46,7 @@ class LiveTableRig:
 
     def create(self, path: str, schema: Schema | str | pa.Schema, **options: Any) -> LiveTable:
         """Create a table, as `create_table` does, and open it."""
-        return self.table(self.catalog.create_table(path, make_spec(schema, **options)).table_id)
+        return self.table(self.catalog.create_table(path, make_spec(schema, **options), creator=LOCAL).table_id)
 
     def table(self, table_id: int) -> LiveTable:
         """Return a table, opened if it was not."""
@@ -109,7 +110,7 @@ def write_batch(
     """Write a batch with the table's columns."""
     info = table.info
     kind = operation or (Operation.UPSERT if info.keyed else Operation.APPEND)
-    return table.write(WriteCall(info.table_id, info.schema_id, kind, batch, **call))
+    return table.write(WriteCall(info.table_id, info.schema_id, kind, batch, **call), principal=LOCAL)
 
 
 def delete(table: LiveTable, keys: Sequence[dict[str, Any]]) -> WriteResult:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from penstock.client.connection import Connection
+from penstock.client.remote.calls import RemoteCalls
 from penstock.client.remote.node import RemoteNode
 from penstock.errors import UnavailableError
 from penstock.wire.call import Call
@@ -13,27 +14,36 @@ from penstock.wire.call import Call
 R = TypeVar("R")
 
 
-class LossyNode(RemoteNode):
-    """A server's node. Answers to the calls named by `lose` are lost, each once. Not for several threads."""
+class LossyCalls(RemoteCalls):
+    """Calls whose answers are lost where `losses` names them, each once."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self._losses: dict[str, Callable[[], object]] = {}
+    losses: dict[str, Callable[[], object]]
 
-    def lose(self, call: str, then: Callable[[], object] = lambda: None) -> None:
-        """Lose the answer to the next call of that name; `then` happens before the caller learns of it."""
-        self._losses[call] = then
-
-    def connection(self) -> Connection:
-        """Return a connection over this node."""
-        return Connection(self, self.url, distant=True)
-
-    def _ask(
+    def ask(
         self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, subject: Hashable = None, **arguments: Any
     ) -> R:
-        then = self._losses.pop(asked.name, None)
-        answer = super()._ask(asked, rows=rows, wait_ms=wait_ms, subject=subject, **arguments)
+        then = self.losses.pop(asked.name, None)
+        answer = super().ask(asked, rows=rows, wait_ms=wait_ms, subject=subject, **arguments)
         if then is None:
             return answer
         then()
         raise UnavailableError("the connection broke; the call may have been done", cause="the answer was lost")
+
+
+class LossyNode(RemoteNode):
+    """A server's node. Answers to the calls named by `lose` are lost, each once. Not for several threads."""
+
+    calls_kind = LossyCalls
+    calls: LossyCalls
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.calls.losses = {}
+
+    def lose(self, call: str, then: Callable[[], object] = lambda: None) -> None:
+        """Lose the answer to the next call of that wire name; `then` happens before the caller learns of it."""
+        self.calls.losses[call] = then
+
+    def connection(self) -> Connection:
+        """Return a connection over this node."""
+        return Connection(self, self.url, distant=True)

@@ -21,6 +21,7 @@ from penstock.index.memory import MemoryKeyIndex
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
 from penstock.model.node.owner import AcquireOwner, AttemptEnd
 from penstock.model.node.owner_token import OwnerToken
+from penstock.model.node.principal import LOCAL
 from penstock.model.place.facts import NO_ID
 from penstock.model.table.spec import make_spec
 from penstock.tablet.steps.checkpointing import checkpoint
@@ -83,7 +84,7 @@ class OwnerRig:
         self._index = MemoryKeyIndex()
         catalog = Catalog(self.metadata, self.clock)
         catalog.create_database("t", if_not_exists=True)
-        self._table_id = catalog.create_table("t.t", make_spec(ddl, **options)).table_id
+        self._table_id = catalog.create_table("t.t", make_spec(ddl, **options), creator=LOCAL).table_id
         self._open()
 
     def _open(self) -> None:
@@ -113,10 +114,12 @@ class OwnerRig:
         self.table.committer.close(ClosedError("the rig is closed"))
         self._syncs.close()
 
-    def acquire(self, owner: str, *columns: str, ttl_ms: int = 1_000, incarnation: str | None = None) -> OwnerToken:
-        """Acquire an owner; return the token of its handle."""
+    def acquire(
+        self, owner: str, *columns: str, ttl_ms: int = 1_000, incarnation: str | None = None, who: str = LOCAL
+    ) -> OwnerToken:
+        """Acquire an owner for a principal; return the token of its handle."""
         call = AcquireOwner(self._table_id, owner, columns or None, ttl_ms, incarnation, "test")
-        return OwnerToken.from_bytes(self.owners.acquire(call).token)
+        return OwnerToken.from_bytes(self.owners.acquire(call, principal=who).token)
 
     def begin(self, owner: OwnerToken, epoch: int) -> OwnerToken:
         """Begin an epoch; return its token."""
@@ -152,7 +155,7 @@ class OwnerRig:
         """Make a write call in a step of its own."""
         queued = self.table.route(call)
         if call.owner is not None:
-            self.owners.guard.stamp(call, queued)
+            self.owners.guard.stamp(call, queued, principal=LOCAL)
         self.table.committer.write_found(lambda: queued)
         self.owners.guard.applied(call, queued)
         changes = sum(end - start for start, end in queued.ranges.values())

@@ -81,7 +81,7 @@ class Crowd:
     def abandoned(self, dice: random.Random) -> None:
         with closing(RemoteNode(self.process.url, token=self.tokens["bad"])) as remote:
             for _ in range(20):
-                remote.open_scanner(OpenScan(self.info.table_id, self.info.schema_id, self.bucket, page_bytes=1_024))
+                remote.scan.open(OpenScan(self.info.table_id, self.info.schema_id, self.bucket, page_bytes=1_024))
 
     def huge_filter(self, dice: random.Random) -> None:
         with penstock.connect(self.process.url, token=self.tokens["heavy"]) as connection:

@@ -49,7 +49,7 @@ def send_again(connection: penstock.Connection, path: str) -> None:
     link = connection._link
     for _ in range(2):
         for call in batches(connection, path):
-            link.retry.run(lambda call=call: link.node.write(call))  # type: ignore[misc]
+            link.retry.run(lambda call=call: link.node.tables.write(call))  # type: ignore[misc]
 
 
 def check(connection: penstock.Connection, path: str) -> None:
@@ -66,7 +66,7 @@ def test_server_killed_between_two_batches_has_each_once(path: str, sent_ahead: 
     with ServerProcess(tmp_path / "data") as server, penstock.connect(server.url) as connection:
         create_tables(connection)
         first, second = batches(connection, path)
-        writes = connection._link.node.write_stream()
+        writes = connection._link.node.tables.write_stream()
         assert writes is not None
         with closing(writes):
             writes.send(first)
@@ -115,9 +115,9 @@ def client(target: str, path: str) -> None:
     connection = penstock.connect(target)
     node = connection._link.node
     first, second = batches(connection, path)
-    writes = node.write_stream()
+    writes = node.tables.write_stream()
     if writes is None:
-        node.write(first)
+        node.tables.write(first)
     else:
         writes.send(first)
         writes.send(second)

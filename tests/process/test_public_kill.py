@@ -25,6 +25,7 @@ from tests.kit.doomed_writers import DoomedWriter, doomed_writers
 import penstock
 from penstock.engine.engine import Engine
 
+REPOSITORY = Path(__file__).parents[2]
 KILLS: Final = 60
 CALLS_MAX: Final = 400
 _REPORT: Final = struct.Struct("<cBI")
@@ -145,10 +146,11 @@ def _child(killer: Killer, random: Random, pipe: int) -> NoReturn:
 
 def test_killed_process_loses_no_acknowledged_call_and_tears_none(tmp_path: Path) -> None:
     finished = subprocess.run(
-        [sys.executable, __file__, str(tmp_path / "data"), "1", str(KILLS)],
+        [sys.executable, "-m", "tests.process.test_public_kill", str(tmp_path / "data"), "1", str(KILLS)],
         capture_output=True,
         text=True,
         check=False,
+        cwd=REPOSITORY,
         timeout=280,
     )
 
@@ -160,7 +162,11 @@ def test_killed_process_loses_no_acknowledged_call_and_tears_none(tmp_path: Path
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("seed", range(10, 14))
 def test_process_killed_many_times_loses_no_acknowledged_call_and_tears_none(seed: int, tmp_path: Path) -> None:
-    finished = subprocess.run([sys.executable, __file__, str(tmp_path / "data"), str(seed), "400"], check=False)
+    finished = subprocess.run(
+        [sys.executable, "-m", "tests.process.test_public_kill", str(tmp_path / "data"), str(seed), "400"],
+        check=False,
+        cwd=REPOSITORY,
+    )
 
     assert finished.returncode == 0
 

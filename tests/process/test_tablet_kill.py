@@ -33,6 +33,7 @@ from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
 
+REPOSITORY = Path(__file__).parents[2]
 KILLS: Final = 110
 GROUPS_MAX: Final = 40
 TINY: Final = FrontSettings(table_bytes_max=2_000, dirty_bytes_max=500, drain_rows_max=3)
@@ -142,10 +143,11 @@ def _look_after(rig: TabletRig, index: KeyIndex, random: Random) -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_child_loses_nothing_acknowledged(seed: int, tmp_path: Path) -> None:
     finished = subprocess.run(
-        [sys.executable, __file__, str(tmp_path), str(seed), str(KILLS)],
+        [sys.executable, "-m", "tests.process.test_tablet_kill", str(tmp_path), str(seed), str(KILLS)],
         capture_output=True,
         text=True,
         check=False,
+        cwd=REPOSITORY,
         timeout=240,
     )
 
@@ -156,7 +158,11 @@ def test_killed_child_loses_nothing_acknowledged(seed: int, tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 14))
 def test_child_killed_many_times_loses_nothing_acknowledged(seed: int, tmp_path: Path) -> None:
-    finished = subprocess.run([sys.executable, __file__, str(tmp_path), str(seed), "500"], check=False)
+    finished = subprocess.run(
+        [sys.executable, "-m", "tests.process.test_tablet_kill", str(tmp_path), str(seed), "500"],
+        check=False,
+        cwd=REPOSITORY,
+    )
 
     assert finished.returncode == 0
 

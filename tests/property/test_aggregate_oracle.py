@@ -21,6 +21,7 @@ from tests.kit.live_table import LiveTableRig, live_tables
 from penstock.engine.table.open_table import LiveTable
 from penstock.errors import InvalidError
 from penstock.model.node.calls import Operation, WriteCall
+from penstock.model.node.principal import LOCAL
 from penstock.model.schema.agg_mode import AggMode
 from penstock.model.schema.aggregate import AggFunction, check_takes
 from penstock.model.schema.schema import Column, Schema
@@ -126,10 +127,10 @@ class Life:
             changes, ignored = self.oracle.write(rows, columns, mode, back)
         except InvalidError:
             with pytest.raises(InvalidError) as raised:
-                self.table.write(call)
+                self.table.write(call, principal=LOCAL)
             assert raised.value.facts.keys() >= {"column", "key"}
             return
-        result = self.table.write(call)
+        result = self.table.write(call, principal=LOCAL)
         assert (result.rows, result.changes, result.ignored) == (len(rows), changes, ignored)
 
     def delete(self) -> None:
@@ -145,7 +146,7 @@ class Life:
         self.keys = [{"k": self.random.randrange(KEYS)} for _ in range(2)]
         batch = pa.RecordBatch.from_pylist(self.keys, schema=pa.schema([pa.field("k", pa.int64())]))
         info = self.table.info
-        self.table.write(WriteCall(info.table_id, info.schema_id, Operation.DELETE, batch, columns))
+        self.table.write(WriteCall(info.table_id, info.schema_id, Operation.DELETE, batch, columns), principal=LOCAL)
 
     def settle(self) -> None:
         """Move rows into files, so that old values are gathered from there too."""

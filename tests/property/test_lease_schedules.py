@@ -100,7 +100,7 @@ class LeaseLife:
         )
 
     def create(self, name: str) -> None:
-        info = self.engine.create_table(f"default.{name}", SPEC)
+        info = self.engine.catalog.create_table(f"default.{name}", SPEC)
         self.tables[name] = self.infos[info.table_id] = info
         self.present[info.table_id] = {}
         self.states[info.table_id] = {0: {}}
@@ -119,12 +119,12 @@ class LeaseLife:
             columns = {"id": pa.array(list(written), pa.int64()), "v": pa.array(list(written.values()), pa.int64())}
             operation, batch = Operation.UPSERT, pa.record_batch(columns)
         self.attempted = {info.table_id: rows}
-        self.engine.write(WriteCall(info.table_id, 0, operation, batch))
+        self.engine.tables.write(WriteCall(info.table_id, 0, operation, batch))
         self.settle(info)
 
     def snapshot(self) -> None:
         info = self.any_table()
-        (taken,) = self.engine.create_snapshot(info.table_id)
+        (taken,) = self.engine.leases.create_snapshot(info.table_id)
         assert taken.offset == self.visible(info)
 
     def compact(self) -> None:
@@ -143,12 +143,12 @@ class LeaseLife:
                 case 0:
                     latest.append(info.table_id)
                 case 1:
-                    numbers = [s.id for s in self.engine.list_snapshots(info.table_id) if s.id is not None]
+                    numbers = [s.id for s in self.engine.leases.list_snapshots(info.table_id) if s.id is not None]
                     snapshots[bucket] = self.random.choice([*numbers, 999])
                 case _:
                     cuts.append(CutOffsets(info.table_id, {bucket: self.visible(info)}))
         self.doubtful = lease_id
-        got = self.engine.acquire_lease(AcquireLease(lease_id, duration_ms, tuple(latest), snapshots, tuple(cuts)))
+        got = self.engine.leases.acquire(AcquireLease(lease_id, duration_ms, tuple(latest), snapshots, tuple(cuts)))
         assert set(got.unavailable) == {bucket for bucket, number in snapshots.items() if number == 999}
         before = self.leases.get(lease_id)
         self.doubtful = None
@@ -164,7 +164,7 @@ class LeaseLife:
         lease = self.leases.get(lease_id)
         duration_ms = self.random.choice((1_000, 90_000))
         with self.refused_if(lease is None or self.is_over(lease)):
-            self.engine.renew_lease(lease_id, duration_ms)
+            self.engine.leases.renew(lease_id, duration_ms)
             assert lease is not None
             self.leases[lease_id] = self.timed(duration_ms, lease.held)
 
@@ -172,7 +172,7 @@ class LeaseLife:
         lease_id, table_id = self.random.choice(LEASE_IDS), self.random.choice(list(self.infos))
         lease = self.leases.get(lease_id)
         with self.refused_if(lease is None or self.is_over(lease)):
-            self.engine.release_lease(lease_id, [TableBucket(self.infos[table_id].path, None, 0)])
+            self.engine.leases.release(lease_id, [TableBucket(self.infos[table_id].path, None, 0)])
             assert lease is not None
             path = self.infos[table_id].path
             lease.held = {t: held for t, held in lease.held.items() if self.infos[t].path != path}
@@ -182,7 +182,7 @@ class LeaseLife:
         self.doubtful = lease_id
         lease = self.leases.pop(lease_id, None)
         with self.refused_if(lease is None or self.is_over(lease)):
-            self.engine.drop_lease(lease_id)
+            self.engine.leases.drop(lease_id)
         self.doubtful = None
 
     def pass_time(self) -> None:
@@ -238,16 +238,16 @@ class LeaseLife:
 
     def drop_table(self) -> None:
         name = self.random.choice(list(self.tables))
-        self.engine.drop_table(self.tables.pop(name).path)
+        self.engine.catalog.drop_table(self.tables.pop(name).path)
         self.create(name)
 
     def check(self) -> None:
         for lease_id, lease in self.leases.items():
             if self.is_over(lease):
                 with pytest.raises(LeaseNotFoundError):
-                    self.engine.lease(lease_id)
+                    self.engine.leases.get(lease_id)
                 continue
-            info = self.engine.lease(lease_id)
+            info = self.engine.leases.get(lease_id)
             assert {e.table_id: (e.snapshot.id, e.snapshot.offset) for e in info.leased} == lease.held
             for leased in info.leased:
                 table = self.infos[leased.table_id]
@@ -263,7 +263,7 @@ class LeaseLife:
         """Give everything back and let the node do what is due: only the present and what is retained is left."""
         for lease_id, lease in self.leases.items():
             if not self.is_over(lease):
-                self.engine.drop_lease(lease_id)
+                self.engine.leases.drop(lease_id)
         # Beyond every stamp, however the clock was set: all changes are older than they are kept.
         self.clock.advance(400 * 86_400_000)
         self.tasks.run_due()
@@ -306,13 +306,13 @@ class LeaseLife:
         return self.engine._tables.get(table_id)
 
     def visible(self, info: TableInfo) -> int:
-        return self.engine.offsets(info.table_id)[TableBucket(info.path, None, 0)].end
+        return self.engine.changes.offsets(info.table_id)[TableBucket(info.path, None, 0)].end
 
     def scanned(self, info: TableInfo, offset: int, lease_id: str | None) -> Rows:
         bucket = TableBucket(info.path, None, 0)
-        page = self.engine.open_scanner(OpenScan(info.table_id, 0, bucket, as_of=offset, lease_id=lease_id))
+        page = self.engine.scan.open(OpenScan(info.table_id, 0, bucket, as_of=offset, lease_id=lease_id))
         if page.scanner_id is not None:
-            self.engine.close_scanner(page.scanner_id)
+            self.engine.scan.close(page.scanner_id)
         assert not page.has_more
         return as_rows(page.batch)
 

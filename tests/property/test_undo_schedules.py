@@ -17,6 +17,7 @@ from tests.kit.owner_rig import MetadataCrashError, OwnerRig
 
 from penstock.errors import BucketFailedError, ConflictError, FencedError, InvalidError, LockedError
 from penstock.model.node.owner_token import OwnerToken
+from penstock.model.node.principal import LOCAL
 from penstock.testing.fault_gate import SimulatedCrash
 
 SCHEDULES = 1_000
@@ -155,7 +156,7 @@ class Life:
             self.rig.owners.undo(job.handle)
         except (FencedError, LockedError):
             del self.jobs[name]  # it lost its columns in what crashed
-            self.rig.owners.drop(name, undo=True)
+            self.rig.owners.drop(name, undo=True, principal=LOCAL)
             return
         job.token = None
         self.touch(name)

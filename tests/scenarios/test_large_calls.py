@@ -113,9 +113,9 @@ def test_large_call_whose_answer_was_lost_is_applied_once(connect: Connect) -> N
     t = keyed(connection)
     batch = rows().combine_chunks().to_batches()[0]
     call = WriteCall(t.info.table_id, t.info.schema_id, Operation.UPSERT, batch, writer_id=b"w" * 16, sequence=0)
-    first = connection._link.node.write(call)
+    first = connection._link.node.tables.write(call)
 
-    assert connection._link.node.write(call) == first
+    assert connection._link.node.tables.write(call) == first
     assert sum(offsets.end for offsets in t.offsets().values()) == ROWS
 
 

@@ -15,7 +15,7 @@ from tests.kit.lossy_node import LossyNode
 
 import penstock
 from penstock.errors import AlreadyExistsError, LeaseNotFoundError, NotFoundError, TableNotFoundError, UnavailableError
-from penstock.model.node.principal import acting_as
+from penstock.model.node.principal import LOCAL
 from penstock.server.calls.kept_results import KEPT_MS, RESULTS_MAX, KeptResults
 from penstock.testing.manual_clock import ManualClock
 
@@ -152,12 +152,12 @@ def test_refusal_is_remembered_and_what_may_succeed_later_is_not() -> None:
         return int(outcome)
 
     with pytest.raises(UnavailableError):
-        answers.once("a", "drop_table", perform)
-    assert [answers.once("a", "drop_table", perform) for _ in range(2)] == [7, 7]
+        answers.once(LOCAL, "a", "drop_table", perform)
+    assert [answers.once(LOCAL, "a", "drop_table", perform) for _ in range(2)] == [7, 7]
     for _ in range(2):
         with pytest.raises(NotFoundError):
-            answers.once("b", "drop_table", perform)
-    assert answers.once("c", "drop_table", perform) == 8
+            answers.once(LOCAL, "b", "drop_table", perform)
+    assert answers.once(LOCAL, "c", "drop_table", perform) == 8
 
 
 def test_request_that_comes_again_while_it_is_being_done_waits_for_it() -> None:
@@ -169,10 +169,10 @@ def test_request_that_comes_again_while_it_is_being_done_waits_for_it() -> None:
         leave.wait(30)
         return "first"
 
-    first = threading.Thread(target=lambda: found.append(answers.once("a", "truncate", slow)))
+    first = threading.Thread(target=lambda: found.append(answers.once(LOCAL, "a", "truncate", slow)))
     first.start()
     entered.wait(30)
-    second = threading.Thread(target=lambda: found.append(answers.once("a", "truncate", lambda: "second")))
+    second = threading.Thread(target=lambda: found.append(answers.once(LOCAL, "a", "truncate", lambda: "second")))
     second.start()
     leave.set()
     first.join()
@@ -185,23 +185,20 @@ def test_only_the_newest_answers_are_kept_and_not_for_ever() -> None:
     clock = ManualClock()
     answers = KeptResults(clock)
     for number in range(RESULTS_MAX + 10):
-        answers.once(str(number), "drop_table", lambda: "first")
+        answers.once(LOCAL, str(number), "drop_table", lambda: "first")
 
-    assert answers.once(str(RESULTS_MAX + 9), "drop_table", lambda: "again") == "first"
-    assert answers.once("10", "drop_table", lambda: "again") == "first"
-    assert answers.once("9", "drop_table", lambda: "again") == "again"
+    assert answers.once(LOCAL, str(RESULTS_MAX + 9), "drop_table", lambda: "again") == "first"
+    assert answers.once(LOCAL, "10", "drop_table", lambda: "again") == "first"
+    assert answers.once(LOCAL, "9", "drop_table", lambda: "again") == "again"
     clock.advance(KEPT_MS)
-    answers.once("new", "drop_table", lambda: "new")
-    assert answers.once("11", "drop_table", lambda: "again") == "again"
+    answers.once(LOCAL, "new", "drop_table", lambda: "new")
+    assert answers.once(LOCAL, "11", "drop_table", lambda: "again") == "again"
 
 
 def test_answers_of_one_caller_do_not_make_those_of_another_go() -> None:
     answers = KeptResults(ManualClock())
-    with acting_as("bob"):
-        answers.once("b", "drop_table", lambda: "first")
-    with acting_as("ann"):
-        for number in range(2 * RESULTS_MAX):
-            answers.once(str(number), "drop_table", lambda: "first")
+    answers.once("bob", "b", "drop_table", lambda: "first")
+    for number in range(2 * RESULTS_MAX):
+        answers.once("ann", str(number), "drop_table", lambda: "first")
 
-    with acting_as("bob"):
-        assert answers.once("b", "drop_table", lambda: "again") == "first"
+    assert answers.once("bob", "b", "drop_table", lambda: "again") == "first"

@@ -75,14 +75,14 @@ def test_sequence_that_nobody_remembers_is_refused(house: NodeHouse, table: pens
     node, writer_id = house.connection._link.node, b"w" * 16
     call = WriteCall(table.info.table_id, table.info.schema_id, Operation.UPSERT, rows(2), writer_id=writer_id)
     for sequence in range(10):
-        node.write(replace(call, sequence=sequence))
+        node.tables.write(replace(call, sequence=sequence))
     before = table.cut()
 
-    again = node.write(replace(call, sequence=7))
+    again = node.tables.write(replace(call, sequence=7))
     with pytest.raises(
         errors.SequenceError, match="write with a new writer sequence=1 newest=9 remembered=5"
     ) as caught:
-        node.write(replace(call, sequence=1))
+        node.tables.write(replace(call, sequence=1))
 
     assert isinstance(caught.value, errors.ConflictError)
     assert again.offsets.keys() == before.keys()

@@ -64,9 +64,9 @@ def test_a_page_that_nobody_waits_for_any_more_leaves_the_connection_usable(
     connection: penstock.Connection, table: penstock.Table
 ) -> None:
     node, info = connection._link.node, table.info
-    first = node.open_scanner(OpenScan(info.table_id, info.schema_id, next(iter(table.offsets()))))
+    first = node.scan.open(OpenScan(info.table_id, info.schema_id, next(iter(table.offsets()))))
     assert first.scanner_id is not None
-    pages = node.pages(first.scanner_id, 1)
+    pages = node.scan.pages(first.scanner_id, 1)
     page = next(pages)
 
     pages.close()

@@ -407,7 +407,7 @@ def plan_of(url: str, path: str, **options: Any) -> WritePlan:
     given = {"operation": None, "columns": None, "agg_mode": None, "order_by": None, "others": {}} | options
     checked = write_options(url, path, **given)
     link = link_for(checked)
-    return plan_write(checked, link, spark_schema(link.node.table(path).schema.arrow_schema))
+    return plan_write(checked, link, spark_schema(link.node.catalog.table(path).schema.arrow_schema))
 
 
 def batch(start: int, rows: int = 100) -> pa.RecordBatch:

@@ -107,11 +107,11 @@ class Connection:
             InvalidError: the name is not allowed.
         """
         check_text(name, "a database")
-        self._link.once(lambda node: node.create_database(name, if_not_exists=if_not_exists))
+        self._link.once(lambda node: node.catalog.create_database(name, if_not_exists=if_not_exists))
 
     def list_databases(self) -> list[str]:
         """Return the names of all databases, sorted."""
-        return self._link.retry.run(self._link.node.list_databases)
+        return self._link.retry.run(self._link.node.catalog.list_databases)
 
     def drop_database(self, name: str, cascade: bool = False, if_exists: bool = False) -> None:
         """Drop a database; with tables in it only if `cascade`.
@@ -121,7 +121,7 @@ class Connection:
             InvalidError: it has tables, and `cascade` does not drop them.
         """
         check_text(name, "a database")
-        self._link.once(lambda node: node.drop_database(name, cascade=cascade, if_exists=if_exists))
+        self._link.once(lambda node: node.catalog.drop_database(name, cascade=cascade, if_exists=if_exists))
 
     def create_table(
         self,
@@ -156,7 +156,7 @@ class Connection:
             partitioned_by=partitioned_by,
             properties=properties,
         )
-        info = self._link.once(lambda node: node.create_table(path, spec, if_not_exists=if_not_exists))
+        info = self._link.once(lambda node: node.catalog.create_table(path, spec, if_not_exists=if_not_exists))
         return Table(self._link, info)
 
     def table(self, path: str) -> Table:
@@ -166,7 +166,7 @@ class Connection:
             DatabaseNotFoundError: there is no such database.
             TableNotFoundError: there is no such table.
         """
-        return Table(self._link, self._link.retry.run(lambda: self._link.node.table(path)))
+        return Table(self._link, self._link.retry.run(lambda: self._link.node.catalog.table(path)))
 
     def list_tables(self, database: str) -> list[str]:
         """Return the names of a database's tables, sorted.
@@ -175,7 +175,7 @@ class Connection:
             DatabaseNotFoundError: there is no such database.
         """
         check_text(database, "a database")
-        return self._link.retry.run(lambda: self._link.node.list_tables(database))
+        return self._link.retry.run(lambda: self._link.node.catalog.list_tables(database))
 
     def drop_table(self, path: str, if_exists: bool = False) -> None:
         """Drop a table with all its rows.
@@ -184,7 +184,7 @@ class Connection:
             DatabaseNotFoundError: there is no such database.
             TableNotFoundError: there is no such table.
         """
-        self._link.once(lambda node: node.drop_table(path, if_exists=if_exists))
+        self._link.once(lambda node: node.catalog.drop_table(path, if_exists=if_exists))
 
     def resume_scan(self, token: bytes) -> Scan:
         """Go on with the scan, or the page of a scanner, whose `resume_token` this is, at the same cut.
@@ -228,7 +228,7 @@ class Connection:
 
     def list_scanners(self) -> list[ScannerInfo]:
         """Return the open scan sessions."""
-        return self._link.retry.run(self._link.node.list_scanners)
+        return self._link.retry.run(self._link.node.scan.list)
 
     def kill_scanner(self, scanner_id: str) -> None:
         """End somebody's scan session; who reads through a `Scan` goes on in another.
@@ -237,7 +237,7 @@ class Connection:
             UnknownOrExpiredScannerError: there is no such session.
         """
         check_text(scanner_id, "a scanner id")
-        self._link.once(lambda node: node.kill_scanner(scanner_id))
+        self._link.once(lambda node: node.scan.kill(scanner_id))
 
     def acquire_lease(
         self,
@@ -263,7 +263,7 @@ class Connection:
 
     def list_leases(self) -> list[Lease]:
         """Return all leases, whoever has them."""
-        return [Lease(self._link, info) for info in self._link.retry.run(self._link.node.list_leases)]
+        return [Lease(self._link, info) for info in self._link.retry.run(self._link.node.leases.list)]
 
     def lease(self, lease_id: str) -> Lease:
         """Return a lease by its id.
@@ -272,11 +272,11 @@ class Connection:
             LeaseNotFoundError: it is unknown or has expired.
         """
         check_text(lease_id, "a lease id")
-        return Lease(self._link, self._link.retry.run(lambda: self._link.node.lease(lease_id)))
+        return Lease(self._link, self._link.retry.run(lambda: self._link.node.leases.get(lease_id)))
 
     def list_owners(self) -> list[OwnerInfo]:
         """Return all owners of all tables: columns, fence, epochs, rows pending, holder, expiry."""
-        return self._link.retry.run(self._link.node.list_owners)
+        return self._link.retry.run(self._link.node.owners.list)
 
     def drop_owner(self, owner: str, table: str, undo: bool = True) -> UndoResult:
         """Forget an owner of a table; what it has not committed is undone, or with `undo=False` stays.
@@ -285,9 +285,9 @@ class Connection:
             OwnerNotFoundError: the table has no such owner.
             TableNotFoundError: there is no such table.
         """
-        table_id = self._link.retry.run(lambda: self._link.node.table(table)).table_id
+        table_id = self._link.retry.run(lambda: self._link.node.catalog.table(table)).table_id
         check_text(owner, "an owner")
-        return self._link.once(lambda node: node.drop_owner(table_id, owner, undo=undo))
+        return self._link.once(lambda node: node.owners.drop(table_id, owner, undo=undo))
 
     def close(self) -> None:
         """Close the connection; a directory is free again after that. Idempotent."""

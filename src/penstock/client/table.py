@@ -142,7 +142,7 @@ class Table(TableOwners):
             raise InvalidError("delete_where needs a filter; truncate deletes all rows", table=self.path)
         with self._link.identities.borrow() as who:
             return self._link.retry.run(
-                lambda: self._link.node.delete_where(self._info.table_id, compiled, who.writer_id, who.sequence)
+                lambda: self._link.node.tables.delete_where(self._info.table_id, compiled, who.writer_id, who.sequence)
             )
 
     def truncate(self) -> WriteResult:
@@ -152,7 +152,7 @@ class Table(TableOwners):
             DeleteDisabledError: the table allows no deletes.
             UnavailableError: not now; the same call may succeed later.
         """
-        return self._link.once(lambda node: node.truncate(self._info.table_id))
+        return self._link.once(lambda node: node.tables.truncate(self._info.table_id))
 
     def writer(
         self,
@@ -226,7 +226,7 @@ class Table(TableOwners):
             UnsupportedError: a log table has no snapshots.
             UnavailableError: not now; the same call may succeed later.
         """
-        taken = self._link.retry.run(lambda: self._link.node.create_snapshot(self._info.table_id))
+        taken = self._link.retry.run(lambda: self._link.node.leases.create_snapshot(self._info.table_id))
         return {snapshot.bucket: snapshot for snapshot in taken}
 
     def list_snapshots(self) -> list[Snapshot]:
@@ -235,7 +235,7 @@ class Table(TableOwners):
         Raises:
             TableNotFoundError: the table was dropped.
         """
-        return self._link.retry.run(lambda: self._link.node.list_snapshots(self._info.table_id))
+        return self._link.retry.run(lambda: self._link.node.leases.list_snapshots(self._info.table_id))
 
     @property
     def latest_snapshots(self) -> LatestSnapshots:
@@ -302,7 +302,7 @@ class Table(TableOwners):
         Raises:
             TableNotFoundError: the table was dropped.
         """
-        return self._link.retry.run(lambda: self._link.node.offsets(self._info.table_id))
+        return self._link.retry.run(lambda: self._link.node.changes.offsets(self._info.table_id))
 
     def lookup(self, keys: object, columns: Iterable[str] | None = None) -> pa.Table:
         """Return one row for each key in the order asked; `_found` is false and the rest null where absent.
@@ -340,7 +340,7 @@ class Table(TableOwners):
         Raises:
             TableNotFoundError: the table was dropped.
         """
-        return self._link.retry.run(lambda: self._link.node.stats(self._info.table_id))
+        return self._link.retry.run(lambda: self._link.node.tables.stats(self._info.table_id))
 
     def add_column(self, name: str, type: pa.DataType | str, agg: AggFunction | str | None = None) -> Table:
         """Add a nullable column; return a handle that knows it. This handle does not.
@@ -351,7 +351,7 @@ class Table(TableOwners):
         """
         function = None if agg is None else AggFunction.parse(agg)
         kept = parse_type(type, name)
-        info = self._link.once(lambda node: node.add_column(self._info.table_id, name, kept, function))
+        info = self._link.once(lambda node: node.catalog.add_column(self._info.table_id, name, kept, function))
         return Table(self._link, info)
 
     def list_partitions(self) -> list[str]:
@@ -360,7 +360,7 @@ class Table(TableOwners):
         Raises:
             UnsupportedError: the table is not partitioned.
         """
-        return self._link.retry.run(lambda: self._link.node.list_partitions(self._info.table_id))
+        return self._link.retry.run(lambda: self._link.node.catalog.list_partitions(self._info.table_id))
 
     def create_partition(self, values: Mapping[str, object], if_not_exists: bool = False) -> str:
         """Create the partition with these values; return its name.
@@ -372,7 +372,9 @@ class Table(TableOwners):
             UnsupportedError: the table is not partitioned.
         """
         table_id = self._info.table_id
-        return self._link.once(lambda node: node.create_partition(table_id, values, if_not_exists=if_not_exists))
+        return self._link.once(
+            lambda node: node.catalog.create_partition(table_id, values, if_not_exists=if_not_exists)
+        )
 
     def drop_partition(self, values: Mapping[str, object], if_exists: bool = False) -> None:
         """Drop the partition with these values, and its rows.
@@ -382,7 +384,7 @@ class Table(TableOwners):
             InvalidError: the values are not those of the partition columns.
             UnsupportedError: the table is not partitioned.
         """
-        self._link.once(lambda node: node.drop_partition(self._info.table_id, values, if_exists=if_exists))
+        self._link.once(lambda node: node.catalog.drop_partition(self._info.table_id, values, if_exists=if_exists))
 
     def __repr__(self) -> str:
         key = f", primary key ({', '.join(self._info.primary_key)})" if self._info.keyed else ", log table"
@@ -397,4 +399,4 @@ class Table(TableOwners):
             return WriteResult(0, 0, 0)
         with self._link.identities.borrow() as who:
             sent = replace(call, writer_id=who.writer_id, sequence=who.sequence)
-            return self._link.retry.run(lambda: self._link.node.write(sent))
+            return self._link.retry.run(lambda: self._link.node.tables.write(sent))

@@ -67,8 +67,8 @@ def serve(
             listen,
             settings=limits,
             metrics=engine.metrics,
-            on_page=engine.scanners.read_ahead,
-            on_gone=engine.scanners.forsake,
+            on_page=engine.scan.read_ahead,
+            on_gone=engine.scan.forsake,
             directory=directory,
         )
     except BaseException:

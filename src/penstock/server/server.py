@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.errors import InvalidError, NotFoundError, UnavailableError
-from penstock.model.node.node import Node
+from penstock.model.node.node import SharedNode
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.tasks import TaskGroup
@@ -26,6 +26,7 @@ from penstock.server.access.token_file import TokenFile, file_stamp
 from penstock.server.calls.admission import Admission
 from penstock.server.calls.connection_watch import ConnectionWatch
 from penstock.server.calls.connections import address_of, cut_connections, received_bytes
+from penstock.server.calls.dispatch import Dispatch
 from penstock.server.calls.flight_service import FlightServer
 from penstock.server.calls.handler import Handler, OnPage
 from penstock.server.http import HttpServer
@@ -97,7 +98,7 @@ class Server:
 
     def __init__(
         self,
-        node: Node,
+        node: SharedNode,
         listen: Listen,
         *,
         settings: ServerSettings | None = None,
@@ -120,7 +121,7 @@ class Server:
         clock, metrics = clock or SystemClock(), metrics or Metrics()
         self.admission = Admission(self._settings, clock)
         handler = Handler(
-            node,
+            Dispatch(node),
             self._settings,
             self.admission,
             clock,
@@ -232,7 +233,7 @@ class Server:
                 settings=self._settings,
                 metrics=self._metrics,
                 authentication=None if self._tokens is None else Authentication(self._tokens),
-                database=self.node.database_id(),
+                database=self.node.catalog.database_id(),
                 **listen.tls(),
             )
         except (pa.ArrowException, OSError) as error:

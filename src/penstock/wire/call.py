@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from penstock.errors import InvalidError
+from penstock.model.node.node import Node
 from penstock.wire.body import BodyLimits, check_attached, read_body
 from penstock.wire.fault import read_fault
 from penstock.wire.field import Field, read_named
@@ -23,13 +25,23 @@ REPLY_LIMITS = BodyLimits(bytes_max=FRAME_BYTES_MAX, rows_max=1 << 31)
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
-    """One call of `penstock.model.node.node.Node`: the field of each argument, and of what it returns."""
+    """One call of `penstock.model.node.node.Node`: the field of each argument, and of what it returns.
+
+    Its name on the wire is older than the facets, and stays.
+    """
 
     name: str
+    target: str
+    """The facet of a node, and its method: `scan.open`."""
     result: Field[R]
     arguments: Mapping[str, Field[Any]] = field(default_factory=dict)
     once: bool = False
     """Whether doing it twice is not the same as doing it once: then its requests may have ids."""
+
+    def method(self, node: Node) -> Callable[..., R]:
+        """Return the method of a node that answers the call."""
+        found: Callable[..., R] = attrgetter(self.target)(node)
+        return found
 
     def draft_request(
         self, call_id: int, arguments: Mapping[str, Any], *, follows: bool = False, request_id: str | None = None

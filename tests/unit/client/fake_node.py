@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+from tests.kit.flat_node import FlatNode
 from tests.unit.client.fake_leases import FakeLeases
 from tests.unit.client.fake_owners import FakeOwners
 
@@ -87,12 +88,12 @@ class FakeTable:
             self.live.setdefault(bucket, {})
 
 
-class FakeNode(FakeLeases, FakeOwners):
+class FakeNode(FlatNode, FakeLeases, FakeOwners):
     """Implements `penstock.model.node.node.Node`."""
 
     def __init__(self, page_rows: int = 2) -> None:
         self.page_rows = page_rows
-        self.tables: dict[int, FakeTable] = {}
+        self.made: dict[int, FakeTable] = {}
         self.sessions: dict[str, Session] = {}
         self.cuts: set[str] = set()
         self.away: set[TableBucket] = set()
@@ -132,9 +133,9 @@ class FakeNode(FakeLeases, FakeOwners):
         return f"id-{self._ids}"
 
     def _table(self, table_id: int) -> FakeTable:
-        if table_id not in self.tables:
+        if table_id not in self.made:
             raise TableNotFoundError("the table was dropped", table_id=table_id)
-        return self.tables[table_id]
+        return self.made[table_id]
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         raise NotImplementedError
@@ -148,25 +149,25 @@ class FakeNode(FakeLeases, FakeOwners):
         raise NotImplementedError
 
     def create_table(self, path: str, spec: TableSpec, *, if_not_exists: bool = False) -> TableInfo:
-        table_id = len(self.tables) + 1
+        table_id = len(self.made) + 1
         values = {name: getattr(spec, name) for name in TableSpec.__dataclass_fields__}
         table = FakeTable(TableInfo(path=path, table_id=table_id, **values))
         if not spec.partitioned:
             table.bear(None)
-        self.tables[table_id] = table
+        self.made[table_id] = table
         return table.info
 
     def table(self, path: str) -> TableInfo:
-        return next(table.info for table in self.tables.values() if table.info.path == path)
+        return next(table.info for table in self.made.values() if table.info.path == path)
 
     def table_by_id(self, table_id: int) -> TableInfo:
         return self._table(table_id).info
 
     def list_tables(self, database: str) -> list[str]:
-        return [table.info.name for table in self.tables.values()]
+        return [table.info.name for table in self.made.values()]
 
     def drop_table(self, path: str, *, if_exists: bool = False) -> None:
-        del self.tables[self.table(path).table_id]
+        del self.made[self.table(path).table_id]
 
     def add_column(self, table_id: int, name: str, type: pa.DataType, agg: AggFunction | None = None) -> TableInfo:
         table = self._table(table_id)
@@ -453,7 +454,7 @@ class FakeNode(FakeLeases, FakeOwners):
         ]
         return pa.RecordBatch.from_pylist(rows, schema=pa.schema([*fields, *extra]))
 
-    def lookup(self, call: LookupCall) -> LookupResult:
+    def lookup_rows(self, call: LookupCall) -> LookupResult:
         table = self._table(call.table_id)
         rows = []
         for position, key in enumerate(call.keys.to_pylist()):

@@ -18,7 +18,6 @@ from penstock.engine.settings import Settings
 from penstock.errors import InvalidScanRequestError, PermissionDeniedError, TooManyScannersError, UnavailableError
 from penstock.model.node.calls import OpenScan, Page
 from penstock.model.node.node import Node
-from penstock.model.node.principal import acting_as
 from penstock.model.place.bucket import TableBucket
 
 ROWS = 8_000
@@ -35,7 +34,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def call(engine: Engine, name: str | None = None, **changes: Any) -> OpenScan:
-    info = engine.table("default.t")
+    info = engine.catalog.table("default.t")
     bucket = TableBucket("default.t", None, 0)
     return OpenScan(info.table_id, info.schema_id, bucket, scanner_id=name or uuid.uuid4().hex, **changes)
 
@@ -43,37 +42,36 @@ def call(engine: Engine, name: str | None = None, **changes: Any) -> OpenScan:
 def test_session_that_is_opened_again_under_its_name_gives_its_first_page_again(engine: Engine) -> None:
     asked = call(engine)
 
-    pages = [engine.open_scanner(asked) for _ in range(10)]
+    pages = [engine.scan.open(asked) for _ in range(10)]
 
     assert len({(page.scanner_id, page.log_offset, page.next_offset) for page in pages}) == 1
     assert all(page.batch == pages[0].batch for page in pages)
-    assert len(engine.list_scanners()) == 1
-    assert engine.next_page(str(asked.scanner_id), 1).rows
+    assert len(engine.scan.list()) == 1
+    assert engine.scan.next_page(str(asked.scanner_id), 1).rows
 
 
 def test_session_that_pins_its_snapshot_has_one_cut_however_often_it_is_opened(engine: Engine) -> None:
     asked = call(engine, pin=True)
 
-    assert len({engine.open_scanner(asked).cut_id for _ in range(5)}) == 1
+    assert len({engine.scan.open(asked).cut_id for _ in range(5)}) == 1
 
 
 def test_session_that_went_on_is_not_opened_again(engine: Engine) -> None:
     asked = call(engine)
-    engine.open_scanner(asked)
-    engine.next_page(str(asked.scanner_id), 1)
+    engine.scan.open(asked)
+    engine.scan.next_page(str(asked.scanner_id), 1)
 
     with pytest.raises(InvalidScanRequestError):
-        engine.open_scanner(asked)
-    assert engine.next_page(str(asked.scanner_id), 2).rows
+        engine.scan.open(asked)
+    assert engine.scan.next_page(str(asked.scanner_id), 2).rows
 
 
 def test_name_of_anothers_session_gives_nothing_away(engine: Engine) -> None:
     asked = call(engine)
-    with acting_as("ann"):
-        engine.open_scanner(asked)
+    engine.acting_as("ann").scan.open(asked)
 
-    with acting_as("bob"), pytest.raises(PermissionDeniedError):
-        engine.open_scanner(asked)
+    with pytest.raises(PermissionDeniedError):
+        engine.acting_as("bob").scan.open(asked)
 
 
 @pytest.mark.parametrize("name", ["", "x", "A" * 32, "../" + "0" * 29, "0" * 33])
@@ -81,7 +79,7 @@ def test_name_of_another_form_is_refused(engine: Engine, name: str) -> None:
     asked = OpenScan(1, 0, TableBucket("default.t", None, 0), scanner_id=name)
 
     with pytest.raises(InvalidScanRequestError, match="32 hex digits"):
-        engine.open_scanner(asked)
+        engine.scan.open(asked)
 
 
 def test_callers_who_open_one_session_at_the_same_time_share_it(engine: Engine) -> None:
@@ -91,7 +89,7 @@ def test_callers_who_open_one_session_at_the_same_time_share_it(engine: Engine) 
     def open_it() -> None:
         for _ in range(50):
             with suppress(UnavailableError):
-                pages.append(engine.open_scanner(asked))
+                pages.append(engine.scan.open(asked))
 
     threads = [threading.Thread(target=open_it) for _ in range(4)]
     for thread in threads:
@@ -100,25 +98,25 @@ def test_callers_who_open_one_session_at_the_same_time_share_it(engine: Engine) 
         thread.join()
 
     assert len({(page.scanner_id, page.next_offset) for page in pages}) == 1
-    assert len(engine.list_scanners()) == 1
-    engine.close_scanner(str(asked.scanner_id))
-    assert engine.list_scanners() == []
+    assert len(engine.scan.list()) == 1
+    engine.scan.close(str(asked.scanner_id))
+    assert engine.scan.list() == []
     for _ in range(2):
-        engine.open_scanner(call(engine))
+        engine.scan.open(call(engine))
     with pytest.raises(TooManyScannersError):
-        engine.open_scanner(call(engine))
+        engine.scan.open(call(engine))
 
 
 def test_session_that_nobody_called_again_is_forsaken_and_one_in_use_is_not(engine: Engine) -> None:
     unused, used = call(engine), call(engine)
-    engine.open_scanner(unused)
-    engine.open_scanner(used)
-    engine.next_page(str(used.scanner_id), 1)
+    engine.scan.open(unused)
+    engine.scan.open(used)
+    engine.scan.next_page(str(used.scanner_id), 1)
 
     for asked in (unused, used, call(engine)):
-        engine.scanners.forsake(str(asked.scanner_id))
+        engine.scan.forsake(str(asked.scanner_id))
 
-    assert [info.scanner_id for info in engine.list_scanners()] == [used.scanner_id]
+    assert [info.scanner_id for info in engine.scan.list()] == [used.scanner_id]
 
 
 class Lossy:
@@ -154,4 +152,4 @@ def test_scans_end_and_leave_no_session_although_half_of_the_openings_are_not_he
     for buckets in [None, [0], [1]] * 3:
         assert table.scan(buckets=buckets).to_arrow().num_rows >= (ROWS if buckets is None else 1)
 
-    assert engine.list_scanners() == []
+    assert engine.scan.list() == []

@@ -18,8 +18,9 @@ from penstock.engine.settings import Settings
 from penstock.errors import LimitError, OverloadedError, PenstockError, TooManyScannersError
 from penstock.model.node.calls import OpenScan, Operation, WriteCall
 from penstock.model.node.lease import AcquireLease
+from penstock.model.node.node import Node
 from penstock.model.node.owner import AcquireOwner
-from penstock.model.node.principal import ANONYMOUS, LOCAL, acting_as
+from penstock.model.node.principal import ANONYMOUS, LOCAL
 from penstock.model.node.share import Share
 from penstock.model.place.bucket import TableBucket
 from penstock.model.table.spec import make_spec
@@ -38,24 +39,28 @@ class Desk:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.info: TableInfo = engine.create_table("t", SPEC)
-        self.bucket: TableBucket = engine.buckets(self.info.table_id)[0]
+        self.info: TableInfo = engine.catalog.create_table("t", SPEC)
+        self.bucket: TableBucket = engine.catalog.buckets(self.info.table_id)[0]
         rows = pa.record_batch({"id": list(range(100)), "note": ["x" * 100] * 100})
-        engine.write(WriteCall(self.info.table_id, self.info.schema_id, Operation.UPSERT, rows))
+        engine.tables.write(WriteCall(self.info.table_id, self.info.schema_id, Operation.UPSERT, rows))
+
+    def node(self, name: str) -> Node:
+        """Return the node as the principal before the `_` of a name sees it."""
+        return self.engine.acting_as(name.partition("_")[0])
 
     def create_table(self, name: str) -> None:
-        self.engine.create_table(name, SPEC)
+        self.node(name).catalog.create_table(name, SPEC)
 
     def acquire_lease(self, name: str) -> None:
-        self.engine.acquire_lease(AcquireLease(name, HOUR_MS, (self.info.table_id,)))
+        self.node(name).leases.acquire(AcquireLease(name, HOUR_MS, (self.info.table_id,)))
 
     def acquire_owner(self, name: str) -> None:
-        grant = self.engine.acquire_owner(AcquireOwner(self.info.table_id, name))
+        grant = self.node(name).owners.acquire(AcquireOwner(self.info.table_id, name))
         # Remembered all the same: what it committed must be known when it comes back.
-        self.engine.release_owner(grant.token)
+        self.node(name).owners.release(grant.token)
 
     def open_scanner(self, name: str) -> None:
-        self.engine.open_scanner(OpenScan(self.info.table_id, self.info.schema_id, self.bucket, page_bytes=1024))
+        self.node(name).scan.open(OpenScan(self.info.table_id, self.info.schema_id, self.bucket, page_bytes=1024))
 
 
 @pytest.fixture
@@ -67,12 +72,11 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def take_all(take: Callable[[str], object], who: str) -> tuple[int, PenstockError]:
     """Take until it is refused; return how many were had, and the refusal."""
-    with acting_as(who):
-        for number in range(20_000):
-            try:
-                take(f"{who}_{number}")
-            except PenstockError as error:
-                return number, error
+    for number in range(20_000):
+        try:
+            take(f"{who}_{number}")
+        except PenstockError as error:
+            return number, error
     raise AssertionError("there is no limit")
 
 
@@ -115,35 +119,36 @@ def test_callers_without_a_name_take_it_all(desk: Desk) -> None:
 
 
 def test_share_is_free_again_when_it_is_given_back(desk: Desk) -> None:
-    with acting_as("ann"):
-        for _ in range(3):
-            for number in range(6):
-                desk.create_table(f"ann_{number}")
-                desk.acquire_lease(f"ann_{number}")
-                desk.acquire_owner(f"ann_{number}")
-            for number in range(6):
-                desk.engine.drop_table(f"ann_{number}")
-                desk.engine.drop_lease(f"ann_{number}")
-                desk.engine.drop_owner(desk.info.table_id, f"ann_{number}", undo=True)
+    ann = desk.node("ann")
+    for _ in range(3):
+        for number in range(6):
+            desk.create_table(f"ann_{number}")
+            desk.acquire_lease(f"ann_{number}")
+            desk.acquire_owner(f"ann_{number}")
+        for number in range(6):
+            ann.catalog.drop_table(f"ann_{number}")
+            ann.leases.drop(f"ann_{number}")
+            ann.owners.drop(desk.info.table_id, f"ann_{number}", undo=True)
 
 
 def test_what_a_caller_holds_already_is_had_again_at_the_limit(desk: Desk) -> None:
     take_all(desk.acquire_lease, "ann")
     take_all(desk.acquire_owner, "ann")
-    with acting_as("ann"):
-        desk.acquire_lease("ann_3")
-        desk.acquire_owner("ann_3")
+    desk.acquire_lease("ann_3")
+    desk.acquire_owner("ann_3")
 
 
 def test_share_of_the_tables_holds_after_a_restart(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path / "data", SETTINGS)
-    take_all(lambda name: engine.create_table(name, SPEC), "ann")
+    take_all(lambda name: engine.acting_as("ann").catalog.create_table(name, SPEC), "ann")
     engine.close()
 
     engine = Engine.open(tmp_path / "data", SETTINGS)
     try:
-        greedy, refused = take_all(lambda name: engine.create_table(f"more_{name}", SPEC), "ann")
-        other, _ = take_all(lambda name: engine.create_table(name, SPEC), "bob")
+        greedy, refused = take_all(
+            lambda name: engine.acting_as("ann").catalog.create_table(f"more_{name}", SPEC), "ann"
+        )
+        other, _ = take_all(lambda name: engine.acting_as("bob").catalog.create_table(name, SPEC), "bob")
     finally:
         engine.close()
 
@@ -157,16 +162,15 @@ def test_cuts_and_readers_are_shared() -> None:
         cuts = Cuts(rig.settings, rig.clock, most=8)
         readers = ReaderPins(rig.settings, rig.clock, most=8)
 
-        greedy_cuts, no_cut = take_all(lambda name: cuts.open(table), "ann")
-        greedy_readers, no_reader = take_all(lambda name: readers.stand(table, name, start), "ann")
-        others = [take_all(lambda name: cuts.open(table), "bob")[0]]
-        others.append(take_all(lambda name: readers.stand(table, name, start), "bob")[0])
-        with acting_as("ann"):
-            readers.stand(table, "ann_3", start)
+        greedy_cuts, no_cut = take_all(lambda name: cuts.open(table, principal="ann"), "ann")
+        greedy_readers, no_reader = take_all(lambda name: readers.stand(table, name, start, principal="ann"), "ann")
+        others = [take_all(lambda name: cuts.open(table, principal="bob"), "bob")[0]]
+        others.append(take_all(lambda name: readers.stand(table, name, start, principal="bob"), "bob")[0])
+        readers.stand(table, "ann_3", start, principal="ann")
         rig.clock.advance(rig.settings.scanner_ttl_ms + 1)
         reaped = [cuts.reap(), readers.reap()]
-        again = [take_all(lambda name: cuts.open(table), "ann")[0]]
-        again.append(take_all(lambda name: readers.stand(table, name, start), "ann")[0])
+        again = [take_all(lambda name: cuts.open(table, principal="ann"), "ann")[0]]
+        again.append(take_all(lambda name: readers.stand(table, name, start, principal="ann"), "ann")[0])
 
     assert (greedy_cuts, type(no_cut), no_cut.facts["principal"]) == (6, TooManyScannersError, "ann")
     assert (greedy_readers, type(no_reader), no_reader.facts["principal"]) == (6, OverloadedError, "ann")
@@ -178,12 +182,11 @@ def test_named_cuts_are_shared_and_end() -> None:
         table = rig.create("default.t", "id BIGINT, PRIMARY KEY (id)")
         named = NamedCuts(MemoryMetadataStore(), rig.clock, most=8)
 
-        greedy, refused = take_all(lambda name: named.take(table, name, HOUR_MS), "ann")
-        other, full = take_all(lambda name: named.take(table, name, HOUR_MS), "bob")
-        with acting_as("ann"):
-            named.take(table, "ann_3", HOUR_MS)
+        greedy, refused = take_all(lambda name: named.take(table, name, HOUR_MS, principal="ann"), "ann")
+        other, full = take_all(lambda name: named.take(table, name, HOUR_MS, principal="bob"), "bob")
+        named.take(table, "ann_3", HOUR_MS, principal="ann")
         rig.clock.advance(HOUR_MS + 1)
-        again, _ = take_all(lambda name: named.take(table, f"later_{name}", HOUR_MS), "ann")
+        again, _ = take_all(lambda name: named.take(table, f"later_{name}", HOUR_MS, principal="ann"), "ann")
 
         assert (greedy, refused.facts["principal"], other, again) == (6, "ann", 2, 6)
         assert (type(refused), type(full)) == (TooManyScannersError, TooManyScannersError)

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from tests.kit.flat_node import FlatFacet, FlatNode
 
 from penstock.client.remote.node import RemoteNode
 from penstock.errors import AlreadyExistsError, UnknownOrExpiredScannerError
@@ -24,8 +25,7 @@ from penstock.model.node.calls import (
     WriteCall,
     WriteResult,
 )
-from penstock.model.node.node import Node
-from penstock.model.node.principal import current
+from penstock.model.node.node import Node, SharedNode
 from penstock.model.place.bucket import TableBucket
 from penstock.runtime.clock import Clock
 from penstock.server.server import Listen, Server
@@ -34,7 +34,7 @@ from penstock.server.settings import ServerSettings
 BUCKET = TableBucket("shop.orders", None, 0)
 
 
-class ListNode:
+class ListNode(FlatNode):
     """One table, `id` and `note`, whose log is a list of batches."""
 
     def __init__(self) -> None:
@@ -57,7 +57,6 @@ class ListNode:
         self.databases.append(name)
 
     def list_databases(self) -> list[str]:
-        self.principals.append(current())
         assert self.hold.wait(30)
         return list(self.databases)
 
@@ -93,11 +92,31 @@ class ListNode:
             self.pulls_waiting -= 1
             return [ChangePage(BUCKET, batch, start, start + 1, start + 1) for batch in self.batches[start : start + 1]]
 
-    def lookup(self, call: LookupCall) -> LookupResult:
+    def lookup_rows(self, call: LookupCall) -> LookupResult:
         return LookupResult(call.keys, {BUCKET: len(self.batches)})
 
     def close(self) -> None:
         self.closed = True
+
+    def acting_as(self, principal: str) -> Node:
+        return cast(Node, _Acting(self, principal))
+
+
+class _Acting:
+    """The node as a principal sees it: notes who lists databases."""
+
+    def __init__(self, node: ListNode, principal: str) -> None:
+        self._node = node
+        self._principal = principal
+        self.catalog = self
+
+    def list_databases(self) -> list[str]:
+        self._node.principals.append(self._principal)
+        return self._node.list_databases()
+
+    def __getattr__(self, name: str) -> Any:
+        catalog = FlatFacet(self._node, "catalog")
+        return getattr(catalog, name) if hasattr(catalog, name) else getattr(self._node, name)
 
 
 @pytest.fixture
@@ -111,7 +130,7 @@ def start(node: ListNode) -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
     def run(settings: ServerSettings | None = None, clock: Clock | None = None, **listen: Any) -> Server:
-        server = Server(cast(Node, node), Listen(**listen), settings=settings, clock=clock)
+        server = Server(cast(SharedNode, node), Listen(**listen), settings=settings, clock=clock)
         servers.append(server)
         return server
 

@@ -76,7 +76,7 @@ def test_word_that_is_neither_yes_nor_no_is_refused(node: Any, start: Start, wor
 
 def test_writes_sent_ahead_are_answered_in_order(node: Any, start: Start, reach: Reach, make_write: Make) -> None:
     remote = reach(start())
-    writes = remote.write_stream()
+    writes = remote.tables.write_stream()
     writes.send(make_write(1, 0))
     writes.send(make_write(2, 1))
     first = writes.result()
@@ -86,16 +86,16 @@ def test_writes_sent_ahead_are_answered_in_order(node: Any, start: Start, reach:
     writes.close()
     writes.close()
     assert [batch.num_rows for batch in node.batches] == [1, 2, 3]
-    assert remote.list_databases() == ["default"]
+    assert remote.catalog.list_databases() == ["default"]
 
 
 def test_stream_that_owes_answers_is_given_up_and_the_connection_goes_on(
     start: Start, reach: Reach, make_write: Make
 ) -> None:
     remote = reach(start())
-    writes = remote.write_stream()
+    writes = remote.tables.write_stream()
     writes.send(make_write(1, 0))
 
     writes.close()
 
-    assert remote.list_databases() == ["default"]
+    assert remote.catalog.list_databases() == ["default"]

@@ -66,11 +66,11 @@ def test_large_calls_of_all_kinds_arrive_whole(node: Any, start: Start, reach: R
     remote = reach(server)
     keys = pa.record_batch({"id": list(range(5_000))})
 
-    assert remote.write(make_write(5_000)).rows == 5_000
+    assert remote.tables.write(make_write(5_000)).rows == 5_000
     assert node.batches == [make_write(5_000).batch]
-    assert remote.lookup(LookupCall(1, 0, keys)).batch == keys
-    remote.create_database("x" * 10_000)
-    assert "x" * 10_000 in remote.list_databases()
+    assert remote.lookup.rows(LookupCall(1, 0, keys)).batch == keys
+    remote.catalog.create_database("x" * 10_000)
+    assert "x" * 10_000 in remote.catalog.list_databases()
     wait_until(lambda: held(server) == 0)
 
 
@@ -83,9 +83,9 @@ def test_large_calls_need_a_token_and_travel_by_tls(
     server = start(SMALL, token_file=certificates / "tokens", **tls)
     trusted = {"ca": certificates / "ca.pem"}
 
-    assert reach(server, token=token, tls=trusted).write(make_write(5_000)).rows == 5_000
+    assert reach(server, token=token, tls=trusted).tables.write(make_write(5_000)).rows == 5_000
     with pytest.raises(PermissionDeniedError):
-        reach(server, token=make_token(), tls=trusted).write(make_write(5_000))
+        reach(server, token=make_token(), tls=trusted).tables.write(make_write(5_000))
     assert node.batches == [make_write(5_000).batch]
     wait_until(lambda: held(server) == 0)
 
@@ -162,11 +162,11 @@ def test_large_calls_wait_for_room_and_fail_when_the_server_stops(node: Any, sta
 def test_client_learns_how_much_a_server_takes_once(start: Start, reach: Reach, make_write: Make) -> None:
     remote = reach(start(SMALL))
     large = WRITE.draft_request(1, {"call": make_write(5_000)})
-    assert remote._requests.travels_at_once(large)
-    remote.write(make_write(5_000))
+    assert remote.calls._requests.travels_at_once(large)
+    remote.tables.write(make_write(5_000))
 
-    assert not remote._requests.travels_at_once(large)
-    assert remote._requests.travels_at_once(WRITE.draft_request(1, {"call": make_write(10)}))
+    assert not remote.calls._requests.travels_at_once(large)
+    assert remote.calls._requests.travels_at_once(WRITE.draft_request(1, {"call": make_write(10)}))
 
 
 @pytest.mark.parametrize("rows", [1, 5_000])
@@ -174,8 +174,8 @@ def test_writes_sent_ahead_go_by_themselves_where_they_need_pieces(
     start: Start, reach: Reach, make_write: Make, rows: int
 ) -> None:
     remote = reach(start(SMALL))
-    remote.write(make_write(5_000))
-    writes = remote.write_stream()
+    remote.tables.write(make_write(5_000))
+    writes = remote.tables.write_stream()
     if rows == 1:
         writes.send(make_write(rows))
         assert writes.result().rows == rows
@@ -183,4 +183,4 @@ def test_writes_sent_ahead_go_by_themselves_where_they_need_pieces(
         with pytest.raises(LimitError, match="by itself"):
             writes.send(make_write(rows))
     writes.close()
-    assert remote.write(make_write(rows)).rows == rows
+    assert remote.tables.write(make_write(rows)).rows == rows

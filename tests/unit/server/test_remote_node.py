@@ -41,32 +41,32 @@ def test_nobody_there_is_unavailable_and_says_where(start: Start) -> None:
     remote = RemoteNode(server.url)
 
     with pytest.raises(UnavailableError, match="no server answers"):
-        remote.list_databases()
+        remote.catalog.list_databases()
     remote.close()
 
 
 def test_connection_comes_back_with_the_server(node: Any, start: Start, reach: Reach) -> None:
     first = start()
     remote = reach(first)
-    remote.list_databases()
+    remote.catalog.list_databases()
     first.close()
     with pytest.raises(UnavailableError):
-        remote.list_databases()
+        remote.catalog.list_databases()
 
     start(port=first.port)
 
-    assert remote.list_databases() == ["default"]
+    assert remote.catalog.list_databases() == ["default"]
 
 
 def test_closed_connection_refuses_calls_and_closes_again(start: Start, reach: Reach) -> None:
     remote = reach(start())
-    remote.list_databases()
+    remote.catalog.list_databases()
 
     remote.close()
     remote.close()
 
     with pytest.raises(ClosedError, match="connect again"):
-        remote.list_databases()
+        remote.catalog.list_databases()
 
 
 def test_close_breaks_calls_off(node: Any, start: Start, reach: Reach) -> None:
@@ -77,7 +77,7 @@ def test_close_breaks_calls_off(node: Any, start: Start, reach: Reach) -> None:
 
     def call() -> None:
         try:
-            remote.list_databases()
+            remote.catalog.list_databases()
         except ClosedError as error:
             caught.append(error)
 
@@ -95,12 +95,12 @@ def test_close_breaks_calls_off(node: Any, start: Start, reach: Reach) -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_use_after_fork_is_refused(start: Start, reach: Reach) -> None:
     remote = reach(start())
-    remote.list_databases()
+    remote.catalog.list_databases()
 
     child = os.fork()
     if child == 0:
         try:
-            remote.list_databases()
+            remote.catalog.list_databases()
         except ClosedError:
             remote.close()  # leaves the parent's connection alone
             os._exit(0)
@@ -108,13 +108,13 @@ def test_use_after_fork_is_refused(start: Start, reach: Reach) -> None:
             os._exit(1)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert remote.list_databases() == ["default"]
+    assert remote.catalog.list_databases() == ["default"]
 
 
 def test_idle_streams_are_used_again(start: Start, reach: Reach) -> None:
     server = start()
     remote = reach(server)
     for _ in range(20):
-        remote.list_databases()
+        remote.catalog.list_databases()
 
     assert server.admission.counts()["streams"] == 1

@@ -97,10 +97,10 @@ def test_calls_on_rows_of_several_kinds_are_answered_over_one_connection(node: A
     remote = reach(start())
 
     for _ in range(3):
-        page = remote.open_scanner(OPEN)
-        again = remote.next_page("s-1", 1)
-        found = remote.lookup(LookupCall(1, 0, pa.record_batch({"id": [2]})))
-        changes = remote.pull_changes(PullChanges(1, 0, {BUCKET: (0, None)}))
+        page = remote.scan.open(OPEN)
+        again = remote.scan.next_page("s-1", 1)
+        found = remote.lookup.rows(LookupCall(1, 0, pa.record_batch({"id": [2]})))
+        changes = remote.changes.pull(PullChanges(1, 0, {BUCKET: (0, None)}))
 
         assert (page.batch, again.batch) == (node.batches[0], node.batches[1])
         assert found.batch == pa.record_batch({"id": [2]})
@@ -115,8 +115,8 @@ def test_reply_that_is_too_large_is_told_and_the_stream_goes_on(
     remote = reach(start())
 
     with pytest.raises(LimitError, match="ask for less"):
-        remote.open_scanner(OPEN)
-    assert remote.next_page("s-1", 1).batch == node.batches[1]
+        remote.scan.open(OPEN)
+    assert remote.scan.next_page("s-1", 1).batch == node.batches[1]
 
 
 @pytest.mark.parametrize("version", [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
@@ -166,5 +166,5 @@ def test_client_refuses_data_that_no_header_counts(messages: list[tuple[pa.Recor
     with OddServer(messages) as server:
         remote = RemoteNode(f"penstock://127.0.0.1:{server.port}")
         with pytest.raises(InvalidError):
-            remote.list_databases()
+            remote.catalog.list_databases()
         remote.close()

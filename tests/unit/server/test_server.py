@@ -55,17 +55,17 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
 
 def pull_until_closed(remote: RemoteNode, pull: PullChanges) -> None:
     with pytest.raises(ClosedError):
-        remote.pull_changes(pull)
+        remote.changes.pull(pull)
 
 
 def test_calls_reach_the_node_and_answers_come_back(node: Any, start: Start, reach: Reach, make_write: Make) -> None:
     remote = reach(start())
-    remote.create_database("shop")
-    result = remote.write(make_write(3))
-    page = remote.open_scanner(OpenScan(1, 0, BUCKET))
-    found = remote.lookup(LookupCall(1, 0, pa.record_batch({"id": [2]})))
+    remote.catalog.create_database("shop")
+    result = remote.tables.write(make_write(3))
+    page = remote.scan.open(OpenScan(1, 0, BUCKET))
+    found = remote.lookup.rows(LookupCall(1, 0, pa.record_batch({"id": [2]})))
 
-    assert remote.list_databases() == ["default", "shop"]
+    assert remote.catalog.list_databases() == ["default", "shop"]
     assert (result.rows, result.offsets) == (3, {BUCKET: (0, 3)})
     assert (page.batch, page.has_more) == (node.batches[0], False)
     assert found.offsets == {BUCKET: 1}
@@ -75,9 +75,9 @@ def test_errors_of_the_node_arrive_as_themselves(start: Start, reach: Reach) -> 
     remote = reach(start())
 
     with pytest.raises(AlreadyExistsError, match="the database exists database=default"):
-        remote.create_database("default")
+        remote.catalog.create_database("default")
     with pytest.raises(UnknownOrExpiredScannerError):
-        remote.next_page("s-9", 1)
+        remote.scan.next_page("s-9", 1)
 
 
 def test_bug_of_the_node_is_logged_there_and_tells_the_client_nothing(
@@ -86,16 +86,18 @@ def test_bug_of_the_node_is_logged_there_and_tells_the_client_nothing(
     remote = reach(start())
 
     with caplog.at_level(logging.ERROR, "penstock"), pytest.raises(InternalError) as caught:
-        remote.drop_database("secret")
+        remote.catalog.drop_database("secret")
 
     assert "secret" not in str(caught.value)
     assert "a bug of the node: secret" in caplog.text
-    assert remote.list_databases() == ["default"]
+    assert remote.catalog.list_databases() == ["default"]
 
 
 def test_many_threads_share_one_connection(node: Any, start: Start, reach: Reach, make_write: Make) -> None:
     remote = reach(start())
-    threads = [threading.Thread(target=lambda: [remote.write(make_write(1)) for _ in range(20)]) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: [remote.tables.write(make_write(1)) for _ in range(20)]) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -112,12 +114,12 @@ def test_tokens_give_a_principal_and_strangers_are_turned_away(
     file.write_text(f"# people\nann:{hash_token(token)}\n")
     server = start(token_file=file)
 
-    reach(server, token=token).list_databases()
+    reach(server, token=token).catalog.list_databases()
 
     assert node.principals == ["ann"]
     for wrong in (None, "", make_token(), "x" * 5_000):
         with pytest.raises(PermissionDeniedError, match="token"):
-            reach(server, token=wrong).list_databases()
+            reach(server, token=wrong).catalog.list_databases()
     assert node.principals == ["ann"]
 
 
@@ -128,10 +130,10 @@ def test_caller_with_a_token_leaves_streams_to_others(node: Any, start: Start, r
     server = start(token_file=file, settings=ServerSettings(streams_max=4))
 
     for _ in range(3):
-        reach(server, token=tokens["ann"]).list_databases()
+        reach(server, token=tokens["ann"]).catalog.list_databases()
     with pytest.raises(OverloadedError, match="ann has its share of the server's streams"):
-        reach(server, token=tokens["ann"]).list_databases()
-    reach(server, token=tokens["bob"]).list_databases()
+        reach(server, token=tokens["ann"]).catalog.list_databases()
+    reach(server, token=tokens["bob"]).catalog.list_databases()
     assert node.principals == ["ann", "ann", "ann", "bob"]
 
 
@@ -143,15 +145,15 @@ def test_token_that_is_taken_out_of_the_file_ends_on_open_streams_too(
     file.write_text(f"ann:{hash_token(ann)}\nbob:{hash_token(bob)}\n")
     server = start(token_file=file, clock=clock)
     anns, bobs = reach(server, token=ann), reach(server, token=bob)
-    anns.list_databases()
-    bobs.list_databases()
+    anns.catalog.list_databases()
+    bobs.catalog.list_databases()
 
     file.write_text(f"bob:{hash_token(bob)}\n")
     clock.advance(LOOK_AGAIN_MS)
 
     with pytest.raises(PermissionDeniedError, match="does not know this token"):
-        anns.list_databases()
-    bobs.list_databases()
+        anns.catalog.list_databases()
+    bobs.catalog.list_databases()
     assert node.principals == ["ann", "bob", "bob"]
 
 
@@ -163,11 +165,11 @@ def test_certificates_that_are_replaced_are_used_without_a_restart(
     server = start(tls_cert=tmp_path / "server.pem", tls_key=tmp_path / "server.key")
     trusting = {"ca": certificates / "ca.pem"}
     port = server.port
-    assert reach(server, tls=trusting).list_databases() == ["default"]
+    assert reach(server, tls=trusting).catalog.list_databases() == ["default"]
 
     (tmp_path / "server.pem").write_bytes((certificates / "ann.pem").read_bytes())
     server.renew_certificates()  # the key does not belong to it yet
-    assert reach(server, tls=trusting).list_databases() == ["default"]
+    assert reach(server, tls=trusting).catalog.list_databases() == ["default"]
     (tmp_path / "server.key").write_bytes((certificates / "ann.key").read_bytes())
     server.renew_certificates()
 
@@ -188,7 +190,7 @@ def test_certificate_without_a_name_is_no_principal(node: Any, start: Start, rea
     files = {"ca": certificates / "ca.pem", "cert": certificates / "nobody.pem", "key": certificates / "nobody.key"}
 
     with pytest.raises(PermissionDeniedError, match="certificate has no name"):
-        reach(server, tls=files).list_databases()
+        reach(server, tls=files).catalog.list_databases()
 
     assert node.principals == []
 
@@ -197,9 +199,9 @@ def test_tls_is_spoken_when_asked_for(start: Start, reach: Reach, certificates: 
     server = start(tls_cert=certificates / "server.pem", tls_key=certificates / "server.key")
 
     assert server.url.startswith("penstock+tls://")
-    assert reach(server, tls={"ca": certificates / "ca.pem"}).list_databases() == ["default"]
+    assert reach(server, tls={"ca": certificates / "ca.pem"}).catalog.list_databases() == ["default"]
     with pytest.raises(UnavailableError):
-        RemoteNode(server.url.replace("+tls", "")).list_databases()
+        RemoteNode(server.url.replace("+tls", "")).catalog.list_databases()
 
 
 def test_client_certificate_gives_a_principal(node: Any, start: Start, reach: Reach, certificates: Path) -> None:
@@ -208,11 +210,11 @@ def test_client_certificate_gives_a_principal(node: Any, start: Start, reach: Re
     )
     files = {"ca": certificates / "ca.pem", "cert": certificates / "ann.pem", "key": certificates / "ann.key"}
 
-    reach(server, tls=files).list_databases()
+    reach(server, tls=files).catalog.list_databases()
 
     assert node.principals == ["ann"]
     with pytest.raises(UnavailableError):
-        reach(server, tls={"ca": certificates / "ca.pem"}).list_databases()
+        reach(server, tls={"ca": certificates / "ca.pem"}).catalog.list_databases()
 
 
 def test_certificate_gives_nobody_the_name_of_who_has_the_files(
@@ -224,7 +226,7 @@ def test_certificate_gives_nobody_the_name_of_who_has_the_files(
     files = {"ca": certificates / "ca.pem", "cert": certificates / "local.pem", "key": certificates / "local.key"}
 
     with pytest.raises(PermissionDeniedError, match="issue another name=local"):
-        reach(server, tls=files).list_databases()
+        reach(server, tls=files).catalog.list_databases()
 
     assert node.principals == []
 
@@ -274,8 +276,8 @@ def test_call_over_the_limit_is_refused_and_the_stream_goes_on(
     remote = reach(start(ServerSettings(request_bytes_max=100_000, call_bytes_max=100_000)))
 
     with pytest.raises(LimitError, match="send smaller batches"):
-        remote.write(make_write(2_000_000))
-    assert remote.write(make_write(10)).rows == 10
+        remote.tables.write(make_write(2_000_000))
+    assert remote.tables.write(make_write(10)).rows == 10
     assert len(node.batches) == 1
 
 
@@ -283,14 +285,14 @@ def test_streams_over_the_limit_are_refused_and_the_others_served(node: Any, sta
     server = start(ServerSettings(peer_streams_max=2))
     greedy, modest = reach(server), reach(server)
     node.hold.clear()
-    held = [threading.Thread(target=greedy.list_databases) for _ in range(2)]
+    held = [threading.Thread(target=greedy.catalog.list_databases) for _ in range(2)]
     for thread in held:
         thread.start()
     wait_until(lambda: len(node.principals) == 2)
 
     with pytest.raises(OverloadedError, match="too many open streams"):
-        greedy.create_database("a")
-    modest.create_database("b")
+        greedy.catalog.create_database("a")
+    modest.catalog.create_database("b")
 
     node.hold.set()
     for thread in held:
@@ -302,8 +304,8 @@ def test_bytes_over_the_limit_are_refused(start: Start, reach: Reach, make_write
     remote = reach(start(ServerSettings(peer_memory_bytes_max=100_000)))
 
     with pytest.raises(OverloadedError, match="in flight"):
-        remote.write(make_write(50_000))
-    assert remote.write(make_write(1)).rows == 1
+        remote.tables.write(make_write(50_000))
+    assert remote.tables.write(make_write(1)).rows == 1
 
 
 def test_long_poll_wakes_with_the_first_change(start: Start, reach: Reach, make_write: Make, node: Any) -> None:
@@ -311,11 +313,11 @@ def test_long_poll_wakes_with_the_first_change(start: Start, reach: Reach, make_
     follower, writer = reach(server), reach(server)
     pages: list[Any] = []
     pull = PullChanges(1, 0, {BUCKET: (0, None)}, wait_ms=20_000)
-    thread = threading.Thread(target=lambda: pages.extend(follower.pull_changes(pull)))
+    thread = threading.Thread(target=lambda: pages.extend(follower.changes.pull(pull)))
     thread.start()
     wait_until(lambda: node.pulls_waiting == 1)
 
-    writer.write(make_write(2))
+    writer.tables.write(make_write(2))
     thread.join(10)
 
     assert [page.batch.num_rows for page in pages] == [2]
@@ -330,7 +332,7 @@ def test_waits_over_the_limit_are_refused(node: Any, start: Start, reach: Reach)
     wait_until(lambda: node.pulls_waiting == 1)
 
     with pytest.raises(OverloadedError, match="waits"):
-        reach(server).pull_changes(pull)
+        reach(server).changes.pull(pull)
 
     remote.close()
     thread.join(10)
@@ -356,19 +358,19 @@ def test_call_that_takes_too_long_times_out_and_the_next_one_works(node: Any, st
     node.hold.clear()
 
     with pytest.raises(TimedOutError, match="in time"):
-        remote.list_databases()
+        remote.catalog.list_databases()
 
     node.hold.set()
-    assert remote.list_databases() == ["default"]
+    assert remote.catalog.list_databases() == ["default"]
 
 
 def test_calls_in_flight_finish_when_the_server_stops(node: Any, start: Start, reach: Reach) -> None:
     server = start()
     remote = reach(server)
-    reach(server).list_databases()  # an idle stream stays open: it must not hold the server up
+    reach(server).catalog.list_databases()  # an idle stream stays open: it must not hold the server up
     answers: list[list[str]] = []
     node.hold.clear()
-    thread = threading.Thread(target=lambda: answers.append(remote.list_databases()))
+    thread = threading.Thread(target=lambda: answers.append(remote.catalog.list_databases()))
     thread.start()
     wait_until(lambda: len(node.principals) == 2)
     stopping = threading.Thread(target=server.close)
@@ -376,7 +378,7 @@ def test_calls_in_flight_finish_when_the_server_stops(node: Any, start: Start, r
     wait_until(lambda: server.admission.closed)
 
     with pytest.raises(UnavailableError, match="stopping"):
-        reach(server).list_databases()
+        reach(server).catalog.list_databases()
     node.hold.set()
     thread.join(10)
     stopping.join(10)
@@ -385,7 +387,7 @@ def test_calls_in_flight_finish_when_the_server_stops(node: Any, start: Start, r
     assert node.closed
     assert not stopping.is_alive()
     with pytest.raises(UnavailableError):
-        reach(server).list_databases()
+        reach(server).catalog.list_databases()
 
 
 def test_client_that_does_not_read_is_cut_off(node: Any, start: Start, reach: Reach) -> None:
@@ -398,7 +400,7 @@ def test_client_that_does_not_read_is_cut_off(node: Any, start: Start, reach: Re
     wait_until(lambda: server.admission.counts()["streams"] == 1)
     wait_until(lambda: server.admission.counts()["streams"] == 0)
 
-    assert reach(server).list_databases() == ["default"]
+    assert reach(server).catalog.list_databases() == ["default"]
     with pytest.raises((flight.FlightError, pa.ArrowException, OSError)):
         unread.read_all()
     wait_until(lambda: not node.scans)
@@ -407,13 +409,13 @@ def test_client_that_does_not_read_is_cut_off(node: Any, start: Start, reach: Re
 def test_streams_held_without_a_call_are_cut_off(start: Start, reach: Reach) -> None:
     server = start(ServerSettings(stall_ms=40, idle_ms=100))
     remote = reach(server)
-    remote.list_databases()
+    remote.catalog.list_databases()
 
     wait_until(lambda: server.admission.counts()["streams"] == 0)
 
     with pytest.raises(UnavailableError):
-        remote.list_databases()
-    assert remote.list_databases() == ["default"]
+        remote.catalog.list_databases()
+    assert remote.catalog.list_databases() == ["default"]
 
 
 def test_export_streams_a_whole_scan(node: Any, start: Start, make_write: Make) -> None:
@@ -429,7 +431,7 @@ def test_export_streams_a_whole_scan(node: Any, start: Start, make_write: Make) 
 
 def test_health_and_metrics_are_told_over_http(start: Start, reach: Reach) -> None:
     server = start()
-    reach(server).list_databases()
+    reach(server).catalog.list_databases()
 
     health = json.load(urllib.request.urlopen(f"{server.http_url}/health", timeout=5))
     metrics = urllib.request.urlopen(f"{server.http_url}/metrics", timeout=5).read().decode()
@@ -455,7 +457,7 @@ def test_torn_streams_are_counted_and_ended_ones_are_not(start: Start, reach: Re
         )
 
     polite = reach(server)
-    polite.write(make_write(3))
+    polite.tables.write(make_write(3))
     polite.close()
     wait_until(lambda: server.admission.counts()["streams"] == 0)
     assert torn() == 0

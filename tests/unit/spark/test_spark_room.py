@@ -7,6 +7,8 @@ import subprocess
 import sys
 from types import ModuleType
 
+from pyspark import cloudpickle
+
 import penstock.spark as pks
 
 CHILD = """
@@ -29,7 +31,12 @@ def test_every_export_is_a_function_also_where_its_module_has_its_name() -> None
 
 
 def test_functions_that_use_the_room_can_be_sent_to_workers() -> None:
-    assert pickle.loads(pickle.dumps(pks)) is pks
+    def use() -> object:
+        return pks.read
+
+    sent: bytes = cloudpickle.dumps(use)  # type: ignore[no-untyped-call]
+
+    assert pickle.loads(sent)() is pks.read
 
 
 def test_importing_the_room_loads_neither_rocksdb_nor_a_server() -> None:

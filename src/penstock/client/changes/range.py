@@ -175,7 +175,9 @@ def _starts_at(
     except (OverflowError, ValueError) as error:
         raise InvalidError("the start is outside the years 1 to 9999 of UTC", start=repr(moment)) from error
     timestamp_ms = max(0, -(-timestamp_us // 1000))
-    first = link.retry.run(lambda: link.node.offsets(info.table_id, timestamp_ms=timestamp_ms, lease_id=lease_id))
+    first = link.retry.run(
+        lambda: link.node.changes.offsets(info.table_id, timestamp_ms=timestamp_ms, lease_id=lease_id)
+    )
     return {
         bucket: first[bucket].base if bucket in first else bucket.first_offset(offsets.base)
         for bucket, offsets in known.items()

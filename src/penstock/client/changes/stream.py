@@ -273,4 +273,4 @@ class ChangeStream(Iterator[pa.RecordBatch]):
                 self._pull.add(bucket, bucket.first_offset(offsets.base), None)
 
     def _state(self, since: int) -> LogState:
-        return self._pull.ask(lambda: self._link.node.log_state(self._info.table_id, since=since))
+        return self._pull.ask(lambda: self._link.node.changes.log_state(self._info.table_id, since=since))

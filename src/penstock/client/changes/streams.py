@@ -181,10 +181,10 @@ def _log_state(link: Link, info: TableInfo, lease_id: str | None) -> LogState:
         PenstockError: as the node answered.
     """
     if lease_id is not None:
-        return LogState(link.retry.run(lambda: link.node.offsets(info.table_id, lease_id=lease_id)), births=0)
+        return LogState(link.retry.run(lambda: link.node.changes.offsets(info.table_id, lease_id=lease_id)), births=0)
 
     def led() -> LogState:
-        state = link.node.log_state(info.table_id)
+        state = link.node.changes.log_state(info.table_id)
         if state.away:
             raise NotLeaderError("nobody leads the bucket now; try again", bucket=state.away[0])
         return state

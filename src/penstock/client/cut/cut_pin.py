@@ -38,7 +38,9 @@ class CutPin:
         """
         if buckets == ():
             return cls(link, table_id, Cut("", {}))
-        return cls(link, table_id, link.retry.run(lambda: link.node.open_cut(table_id, as_of=as_of, buckets=buckets)))
+        return cls(
+            link, table_id, link.retry.run(lambda: link.node.scan.open_cut(table_id, as_of=as_of, buckets=buckets))
+        )
 
     @property
     def offsets(self) -> Mapping[TableBucket, int]:
@@ -56,7 +58,7 @@ class CutPin:
         Raises:
             PartitionNotFoundError: a bucket went with its partition.
         """
-        state = self._link.retry.run(lambda: self._link.node.log_state(self._table_id))
+        state = self._link.retry.run(lambda: self._link.node.changes.log_state(self._table_id))
         return {bucket: state.first_kept(bucket, offset) for bucket, offset in self.offsets.items()}
 
     def renew(self) -> None:
@@ -68,7 +70,7 @@ class CutPin:
         with self._lock:
             before, offsets = self._cut, dict(self._cut.offsets)
             self._cut = self._link.reading_retry.run(
-                lambda: self._link.node.open_cut(self._table_id, as_of=offsets, buckets=tuple(offsets))
+                lambda: self._link.node.scan.open_cut(self._table_id, as_of=offsets, buckets=tuple(offsets))
             )
         # It may be that only the session was lost; then the node still knows the cut of before.
         self._release(before)
@@ -83,7 +85,7 @@ class CutPin:
         if self._link.closed or not cut.cut_id:
             return
         try:
-            self._link.node.release_cut(cut.cut_id)
+            self._link.node.scan.release_cut(cut.cut_id)
         except PenstockError:
             # A pin that cannot be released now expires by itself.
             return
@@ -108,7 +110,7 @@ class LeasePin:
             LeaseNotFoundError: the lease is unknown or has expired.
         """
         link = self._link
-        kept = link.retry.run(lambda: link.node.offsets(self._table_id, lease_id=self._lease_id))
+        kept = link.retry.run(lambda: link.node.changes.offsets(self._table_id, lease_id=self._lease_id))
         return {bucket: offsets.base for bucket, offsets in kept.items()}
 
     def renew(self) -> None:

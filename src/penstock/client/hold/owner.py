@@ -49,7 +49,7 @@ class Owner:
         session = self._session
 
         def renew() -> None:
-            link.retry.run(lambda: link.node.renew_owner(session))
+            link.retry.run(lambda: link.node.owners.renew(session))
 
         name, life_ms = self._token.owner, grant.ttl_ms
         self._renewal = Renewal("owner", name, renew, life_ms=life_ms, lost="it may write nothing more")
@@ -95,7 +95,7 @@ class Owner:
             FencedError: somebody else has the owner now.
         """
         _check_epoch(epoch)
-        begun = self._link.retry.run(lambda: self._link.node.begin_epoch(self._session, epoch))
+        begun = self._link.retry.run(lambda: self._link.node.owners.begin(self._session, epoch))
         with self._lock:
             is_open = begun.status is EpochStatus.NEW
             self._token = self._token.at(fence=begun.fence, epoch=epoch if is_open else NO_EPOCH)
@@ -112,7 +112,7 @@ class Owner:
         """
         _check_epoch(epoch)
         named = None if attempts is None else _named(attempts)
-        self._link.retry.run(lambda: self._link.node.commit_epoch(self._session, epoch, named))
+        self._link.retry.run(lambda: self._link.node.owners.commit(self._session, epoch, named))
         with self._lock:
             self._committed = max(self._committed, epoch)
             if self._token.epoch == epoch:
@@ -126,7 +126,7 @@ class Owner:
         Raises:
             FencedError: somebody else has the owner now.
         """
-        return self._close_epoch(lambda node: node.undo_owner(self._session))
+        return self._close_epoch(lambda node: node.owners.undo(self._session))
 
     def leave(self) -> UndoResult:
         """Return to writes outside epochs, each committed at once; what is not committed is undone first.
@@ -134,7 +134,7 @@ class Owner:
         Raises:
             FencedError: somebody else has the owner now.
         """
-        return self._close_epoch(lambda node: node.leave_epochs(self._session))
+        return self._close_epoch(lambda node: node.owners.leave(self._session))
 
     def token(self, epoch: int | None = None) -> bytes:
         """Return what tasks pass as `owner=` to write in the epoch that is open, anywhere.
@@ -153,7 +153,7 @@ class Owner:
         Raises:
             FencedError: somebody else has the owner, or its columns, now.
         """
-        self._link.retry.run(lambda: self._link.node.renew_owner(self._session))
+        self._link.retry.run(lambda: self._link.node.owners.renew(self._session))
 
     def release(self) -> None:
         """Undo what is not committed and give the columns back; idempotent.
@@ -162,7 +162,7 @@ class Owner:
             UnavailableError: not now; it ends by itself when its time is up.
         """
         self._renewal.end()
-        self._link.retry.run(lambda: self._link.node.release_owner(self._session))
+        self._link.retry.run(lambda: self._link.node.owners.release(self._session))
 
     def _close_epoch(self, call: Callable[[Node], UndoResult]) -> UndoResult:
         result = self._link.once(call)
@@ -226,7 +226,7 @@ def acquire(
         incarnation,
         f"{socket.gethostname()}:{os.getpid()}",
     )
-    return Owner(link, info, link.retry.run(lambda: link.node.acquire_owner(call)))
+    return Owner(link, info, link.retry.run(lambda: link.node.owners.acquire(call)))
 
 
 def owner_token(owner: OwnerLike | None) -> bytes | None:

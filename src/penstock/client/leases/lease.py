@@ -39,7 +39,7 @@ class Lease(LeaseHandle):
         if auto_renew:
 
             def renew() -> None:
-                link.retry.run(lambda: link.node.renew_lease(info.lease_id, info.duration_ms))
+                link.retry.run(lambda: link.node.leases.renew(info.lease_id, info.duration_ms))
 
             self._renewal = Renewal("lease", info.lease_id, renew, life_ms=info.duration_ms, lost="what it held may go")
 
@@ -75,7 +75,7 @@ class Lease(LeaseHandle):
         Raises:
             LeaseNotFoundError: it has expired.
         """
-        return self._link.retry.run(lambda: self._link.node.lease_bytes(self.id))
+        return self._link.retry.run(lambda: self._link.node.leases.kept_bytes(self.id))
 
     @property
     def failure(self) -> PenstockError | None:
@@ -92,7 +92,7 @@ class Lease(LeaseHandle):
             TableNotFoundError: it holds nothing of that table.
             InvalidError: it holds two tables of that path, one dropped since.
         """
-        self._info = self._link.retry.run(lambda: self._link.node.lease(self.id))
+        self._info = self._link.retry.run(lambda: self._link.node.leases.get(self.id))
         paths = {leased.table_id: leased.snapshot.bucket.table for leased in self._info.leased}
         named = table if isinstance(table, int) else str(TablePath.parse(table))
         found = [table_id for table_id, path in paths.items() if named in (table_id, path)]
@@ -106,7 +106,7 @@ class Lease(LeaseHandle):
                 table=named,
                 table_ids=sorted(found),
             )
-        info = self._link.retry.run(lambda: self._link.node.table_by_id(found[0]))
+        info = self._link.retry.run(lambda: self._link.node.catalog.table_by_id(found[0]))
         return LeasedTable(self._link, info, self.id)
 
     def renew(self, duration: str | timedelta | None = None) -> None:
@@ -118,7 +118,7 @@ class Lease(LeaseHandle):
             PermissionDeniedError: it is somebody else's.
         """
         duration_ms = None if duration is None else parse_duration_ms(duration)
-        time = self._link.retry.run(lambda: self._link.node.renew_lease(self.id, duration_ms))
+        time = self._link.retry.run(lambda: self._link.node.leases.renew(self.id, duration_ms))
         self._info = replace(self._info, duration_ms=time.duration_ms, expires_ms=time.expires_ms)
 
     def release(self, buckets: Iterable[TableBucket]) -> None:
@@ -130,7 +130,7 @@ class Lease(LeaseHandle):
             InvalidError: not buckets.
         """
         named = _bucket_list(buckets)
-        self._info = self._link.retry.run(lambda: self._link.node.release_lease(self.id, named))
+        self._info = self._link.retry.run(lambda: self._link.node.leases.release(self.id, named))
 
     def drop(self) -> None:
         """Give it back, with everything that it holds.
@@ -140,7 +140,7 @@ class Lease(LeaseHandle):
             PermissionDeniedError: it is somebody else's.
         """
         self._end_renewal()
-        self._link.once(lambda node: node.drop_lease(self.id))
+        self._link.once(lambda node: node.leases.drop(self.id))
         self._dropped = True
 
     def __enter__(self) -> Lease:
@@ -155,7 +155,7 @@ class Lease(LeaseHandle):
             raise lost
         if lost is None and not self._dropped and not self._link.closed:
             try:
-                self._link.once(lambda node: node.drop_lease(self.id))
+                self._link.once(lambda node: node.leases.drop(self.id))
             except LeaseNotFoundError:
                 _log.warning("lease had ended before its block did lease_id=%s", self.id)
             except PenstockError as refused:
@@ -188,7 +188,7 @@ def acquire(
         UnsupportedError: a log table has no snapshots.
     """
     call = lease_request(link, lease_id, what, duration)
-    return Lease(link, link.retry.run(lambda: link.node.acquire_lease(call)), auto_renew=auto_renew)
+    return Lease(link, link.retry.run(lambda: link.node.leases.acquire(call)), auto_renew=auto_renew)
 
 
 def _bucket_list(buckets: object) -> list[TableBucket]:

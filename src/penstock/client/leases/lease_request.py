@@ -61,13 +61,13 @@ def _offsets(link: Link, cut: Cut) -> CutOffsets:
     check_database(link, "cut", database=cut.database, table_id=cut.table_id, offsets=cut)
     named = dict(cut)
     if any(not bucket.table for bucket in named):
-        named = cut.of(link.retry.run(lambda: link.node.table_by_id(cut.table_id)).path)
+        named = cut.of(link.retry.run(lambda: link.node.catalog.table_by_id(cut.table_id)).path)
     return CutOffsets(cut.table_id, named)
 
 
 def _snapshots_of(link: Link, path: str) -> list[Snapshot]:
-    table_id = link.retry.run(lambda: link.node.table(path)).table_id
-    return link.retry.run(lambda: link.node.list_snapshots(table_id))
+    table_id = link.retry.run(lambda: link.node.catalog.table(path)).table_id
+    return link.retry.run(lambda: link.node.leases.list_snapshots(table_id))
 
 
 def _check_same(link: Link, wanted: Numbered) -> None:

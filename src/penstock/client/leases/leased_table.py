@@ -91,7 +91,9 @@ class LeasedTable(Table):
         Raises:
             LeaseNotFoundError: the lease has expired, or is unknown.
         """
-        return self._link.retry.run(lambda: self._link.node.offsets(self._info.table_id, lease_id=self._lease_id))
+        return self._link.retry.run(
+            lambda: self._link.node.changes.offsets(self._info.table_id, lease_id=self._lease_id)
+        )
 
     def lookup(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: a lease keeps no index.

@@ -86,7 +86,7 @@ class Link:
             ClosedError: as `node` has it.
             UnavailableError: it was never asked for, and the node does not answer.
         """
-        return self.retry.run(self.node.database_id)
+        return self.retry.run(self.node.catalog.database_id)
 
     def check_usable(self) -> None:
         """Refuse a connection that is not to be used any more.

@@ -54,6 +54,6 @@ def check_database(
     if database is None or database == link.database:
         return
     try:
-        link.retry.run(lambda: link.node.check_origin(database, table_id, offsets, births))
+        link.retry.run(lambda: link.node.catalog.check_origin(database, table_id, offsets, births))
     except InvalidError as error:
         raise InvalidError(f"the {what} cannot be used here: {error.message}", **error.facts) from error

@@ -96,7 +96,7 @@ class Lookups:
         call = self._call(
             pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), project(columns, self._info.schema)
         )
-        return _table(self._link.retry.run(lambda: self._link.node.prefix_lookup(call)))
+        return _table(self._link.retry.run(lambda: self._link.node.lookup.prefix(call)))
 
     def _require_key(self, verb: str) -> None:
         if not self._info.keyed:
@@ -108,7 +108,7 @@ class Lookups:
         return self._ask(call) if self._shared is None else self._shared.lookup(call)
 
     def _ask(self, call: LookupCall) -> LookupResult:
-        return self._link.retry.run(lambda: self._link.node.lookup(call))
+        return self._link.retry.run(lambda: self._link.node.lookup.rows(call))
 
     def _call(self, keys: pa.RecordBatch, columns: tuple[str, ...] | None) -> LookupCall:
         return LookupCall(self._info.table_id, self._info.schema_id, keys, columns)

@@ -94,7 +94,7 @@ class BucketScan:
         yield page
         if page.has_more and self._hurried:
             assert self._scanner_id is not None, "a page that has more belongs to a session"
-            with closing(self._link.node.pages(self._scanner_id, 1)) as pages:
+            with closing(self._link.node.scan.pages(self._scanner_id, 1)) as pages:
                 while page.has_more:
                     try:
                         page = next(pages)
@@ -123,7 +123,7 @@ class BucketScan:
         assert scanner_id is not None, "a page that has more belongs to a session"
         try:
             page = self._link.reading_retry.run(
-                lambda: self._link.node.next_page(scanner_id, call_seq_id),
+                lambda: self._link.node.scan.next_page(scanner_id, call_seq_id),
                 when=lambda error: worth_retrying(error) and not isinstance(error, SESSION_LOST),
             )
         except (*SESSION_LOST, InvalidScanRequestError) as error:
@@ -154,7 +154,7 @@ class BucketScan:
 
     def _open_named(self) -> Page:
         # Under one name until the node answers: asked again, it opens the same session.
-        return self._link.node.open_scanner(replace(self._call, cut_id=self._pin.cut_id, scanner_id=self._name))
+        return self._link.node.scan.open(replace(self._call, cut_id=self._pin.cut_id, scanner_id=self._name))
 
     def _close(self) -> None:
         scanner_id, self._scanner_id = self._scanner_id, None
@@ -170,7 +170,7 @@ def close_session(link: Link, scanner_id: str | None) -> None:
     """End a scan session, if there is one, as far as the node can be reached; it would expire by itself."""
     if scanner_id is not None and not link.closed:
         with suppress(PenstockError):
-            link.node.close_scanner(scanner_id)
+            link.node.scan.close(scanner_id)
 
 
 def _worth_opening_again(error: PenstockError) -> bool:

@@ -149,7 +149,7 @@ class ChangePull:
             self._pull(still, 0)
         else:
             self._held = True
-            self._link.node.pull_changes(self._call(still, 0))
+            self._link.node.changes.pull(self._call(still, 0))
 
     def release(self) -> None:
         """Protect nothing any more; idempotent."""
@@ -157,7 +157,7 @@ class ChangePull:
             return
         self._held = False
         try:
-            self._link.node.pull_changes(replace(self._call({}, 0), births=None))
+            self._link.node.changes.pull(replace(self._call({}, 0), births=None))
         except PenstockError:
             # What cannot be released now expires by itself.
             return
@@ -178,7 +178,7 @@ class ChangePull:
             return []
         call = self._call(positions, wait_ms)
         try:
-            return self.ask(lambda: self._link.node.pull_changes(call))
+            return self.ask(lambda: self._link.node.changes.pull(call))
         finally:
             # Also if another thread released meanwhile: the node may have pinned again since.
             self._held = True

@@ -47,7 +47,7 @@ class PageScanner:
         """
         if self._scanner_id is not None or self._drained:
             raise InvalidScanRequestError("the scanner was opened before; make another", bucket=self._call.bucket)
-        page = self._link.node.open_scanner(self._call if resume_token is None else self._after(resume_token))
+        page = self._link.node.scan.open(self._call if resume_token is None else self._after(resume_token))
         self._scanner_id = page.scanner_id
         self._drained = page.scanner_id is None
         return page
@@ -55,7 +55,7 @@ class PageScanner:
     def _after(self, resume_token: bytes) -> OpenScan:
         if not isinstance(resume_token, bytes):
             raise InvalidError("a resume token is the bytes of a page", found=type(resume_token).__name__)
-        asked, stored = self._call, self._link.node.read_token(resume_token)
+        asked, stored = self._call, self._link.node.scan.read_token(resume_token)
         if (stored.table_id, stored.bucket) != (asked.table_id, asked.bucket):
             raise InvalidError("the resume token is of another bucket", bucket=asked.bucket, found=stored.bucket)
         if asked.columns not in (None, stored.columns) or asked.filter not in (None, stored.filter):
@@ -88,12 +88,12 @@ class PageScanner:
         if self._scanner_id is None:
             why = _DONE if self._drained else "open the scanner first"
             raise InvalidScanRequestError(why, bucket=self._call.bucket, call_seq_id=call_seq_id)
-        return self._link.node.next_page(self._scanner_id, call_seq_id)
+        return self._link.node.scan.next_page(self._scanner_id, call_seq_id)
 
     def close(self) -> None:
         """End the session; idempotent."""
         if self._scanner_id is not None and not self._link.closed:
-            self._link.node.close_scanner(self._scanner_id)
+            self._link.node.scan.close(self._scanner_id)
 
     def __enter__(self) -> PageScanner:
         return self

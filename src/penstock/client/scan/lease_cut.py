@@ -21,7 +21,7 @@ def pin_leased(link: Link, info: TableInfo, lease_id: str, request: ScanRequest)
         InvalidError: it does not hold a bucket that is asked for, or none of the table, or two of one name.
         OffsetOutOfRangeError: `as_of` is not what it holds.
     """
-    lease = link.retry.run(lambda: link.node.lease(lease_id))
+    lease = link.retry.run(lambda: link.node.leases.get(lease_id))
     held: dict[TableBucket, int] = {}
     for leased in lease.leased:
         if leased.table_id == info.table_id and _is_wanted(leased.snapshot, request, lease_id, held):

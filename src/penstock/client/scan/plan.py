@@ -148,7 +148,7 @@ class LivePlan(ScanPlan):
         )
         try:
             return link.retry.run(
-                lambda: link.node.open_scanner(call),
+                lambda: link.node.scan.open(call),
                 when=lambda error: worth_retrying(error) and not isinstance(error, TooManyScannersError),
             )
         except TooManyScannersError:
@@ -168,12 +168,12 @@ class SnapshotPlan(ScanPlan):
 
     def _pin_newest(self) -> CutPin:
         link, table_id = self.link, self.info.table_id
-        found = link.retry.run(lambda: link.node.list_snapshots(table_id))
-        wanted = self.request.buckets or link.retry.run(lambda: link.node.buckets(table_id))
+        found = link.retry.run(lambda: link.node.leases.list_snapshots(table_id))
+        wanted = self.request.buckets or link.retry.run(lambda: link.node.catalog.buckets(table_id))
         # Oldest first: the newest of each bucket is what stays.
         last = {snapshot.bucket: snapshot for snapshot in found}
         if any(bucket not in last or last[bucket].damaged for bucket in wanted):
-            taken = link.retry.run(lambda: link.node.create_snapshot(table_id))
+            taken = link.retry.run(lambda: link.node.leases.create_snapshot(table_id))
             last = {snapshot.bucket: snapshot for snapshot in taken}
         as_of = {bucket: last[bucket].offset for bucket in wanted}
         return CutPin.take(link, table_id, as_of=as_of, buckets=tuple(wanted))

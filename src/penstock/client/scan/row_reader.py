@@ -63,7 +63,7 @@ class RowReader:
             return {}
         calls = [replace(self._call(i), cut_id=self._pin.cut_id) for i in unread[:OPENED_AT_ONCE_MAX]]
         try:
-            return dict(zip(unread, self._link.node.open_scanners(calls), strict=False))
+            return dict(zip(unread, self._link.node.scan.open_some(calls), strict=False))
         except PenstockError:
             # Each bucket is opened alone next, with retries: an error that stays is raised there.
             return {}

@@ -88,7 +88,7 @@ class Scan(Iterable[pa.RecordBatch]):
         # Before the table is looked for: in another database its id belongs to another table.
         cut = {position.table_bucket(""): position.log_offset for position in stored.buckets}
         check_database(link, "resume token", database=stored.database, table_id=stored.table_id, offsets=cut)
-        info = link.retry.run(lambda: link.node.table_by_id(stored.table_id))
+        info = link.retry.run(lambda: link.node.catalog.table_by_id(stored.table_id))
         if stored.schema_id > info.schema_id:
             raise InvalidError("the resume token is of another node's table", table=info.path, table_id=info.table_id)
         request = ScanRequest(
@@ -102,10 +102,10 @@ class Scan(Iterable[pa.RecordBatch]):
 
     @classmethod
     def _resume_page(cls, link: Link, token: bytes) -> Scan:
-        call = link.retry.run(lambda: link.node.read_token(token))
+        call = link.retry.run(lambda: link.node.scan.read_token(token))
         if call.as_of is None or call.end is not None:
             raise InvalidError("the resume token is of a part of a bucket; open a scanner with it", bucket=call.bucket)
-        info = link.retry.run(lambda: link.node.table_by_id(call.table_id))
+        info = link.retry.run(lambda: link.node.catalog.table_by_id(call.table_id))
         request = ScanRequest(ScanSource.LIVE_KV, columns=call.columns, filter=call.filter, limit=call.limit)
         position = BucketPosition(call.bucket.partition, call.bucket.bucket, call.as_of, call.start)
         return cls(PLANS[request.source](link, info, request, (position,)))

@@ -70,7 +70,7 @@ class TableOwners:
             call = self._requests.upsert(data, columns, agg_mode, token, ident)
         with self._link.identities.borrow() as who:
             sent = replace(call, writer_id=who.writer_id, sequence=who.sequence)
-            return self._link.retry.run(lambda: self._link.node.stage(sent))
+            return self._link.retry.run(lambda: self._link.node.owners.stage(sent))
 
     def end_attempt(self, *, owner: OwnerLike, attempt: AttemptId, rows: int | Mapping[TableBucket, int]) -> AttemptEnd:
         """End an attempt that wrote so many rows; the first to end wins, and the answer says who did.
@@ -85,4 +85,4 @@ class TableOwners:
             raise InvalidError("an attempt belongs to an owner's epoch; pass owner=")
         written = sum(map(check_rows, rows.values())) if isinstance(rows, Mapping) else check_rows(rows)
         ident = attempt_bytes(attempt)
-        return self._link.retry.run(lambda: self._link.node.end_attempt(token, ident, written))
+        return self._link.retry.run(lambda: self._link.node.owners.end_attempt(token, ident, written))

@@ -26,7 +26,7 @@ from penstock.client.link.writer_identity import WriterIdentity
 from penstock.client.write.requests import WriteRequests
 from penstock.errors import ClosedError, InvalidError, PenstockError
 from penstock.model.node.calls import WriteCall, WriteResult
-from penstock.model.node.node import Writes
+from penstock.model.node.facets.tables import Writes
 from penstock.model.node.owner import AttemptEnd
 from penstock.model.place.facts import NO_ID
 from penstock.model.table.table import TableInfo
@@ -211,7 +211,7 @@ class Writer:
         if self._attempt == NO_ID or self._owner is None or self._cut_short:
             return
         owner, attempt, rows = self._owner, self._attempt, self._acknowledged
-        self._attempt_end = self._link.retry.run(lambda: self._link.node.end_attempt(owner, attempt, rows))
+        self._attempt_end = self._link.retry.run(lambda: self._link.node.owners.end_attempt(owner, attempt, rows))
 
     def _take(self, data: object, kind: tuple[object, ...], build: Callable[[Any], WriteCall]) -> None:
         taken: WriteCall | Mapping[str, Any]
@@ -321,7 +321,7 @@ class Writer:
         # What fails is sent again by itself, and fails again if it is not worth retrying. The server does
         # nothing that was sent behind it.
         with suppress(PenstockError):
-            writes = self._link.node.write_stream()
+            writes = self._link.node.tables.write_stream()
             if writes is not None:
                 with closing(writes):
                     self._converse(writes, sent)
@@ -338,7 +338,7 @@ class Writer:
                 sent.popleft()
 
     def _send(self, call: WriteCall) -> None:
-        self._acknowledge(self._link.retry.run(lambda: self._link.node.write(call)))
+        self._acknowledge(self._link.retry.run(lambda: self._link.node.tables.write(call)))
 
     def _numbered(self, call: WriteCall, *, ahead: int = 0) -> WriteCall:
         return replace(call, writer_id=self._identity.writer_id, sequence=self._identity.sequence + ahead)

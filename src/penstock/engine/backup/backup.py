@@ -25,6 +25,7 @@ from penstock.engine.scan.cuts import Cuts
 from penstock.engine.table.open_tables import OpenTables
 from penstock.errors import InvalidError, NotFoundError, NotLeaderError, UnavailableError
 from penstock.model.node.lease import AcquireLease, CutOffsets
+from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.runtime.disk import Disk, write_atomically
@@ -78,7 +79,7 @@ class Backup:
         taken = []
         for table_id in table_ids:
             try:
-                cut = cuts.open(self._tables.get(table_id))
+                cut = cuts.open(self._tables.get(table_id), principal=LOCAL)
             except NotFoundError:
                 continue  # dropped meanwhile
             taken.append((cut.cut_id, CutOffsets(table_id, cut.offsets)))

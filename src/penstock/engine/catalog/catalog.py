@@ -39,7 +39,7 @@ from penstock.errors import (
     NotFoundError,
     TableNotFoundError,
 )
-from penstock.model.node.principal import UNNAMED, current
+from penstock.model.node.principal import UNNAMED
 from penstock.model.node.share import Share
 from penstock.model.schema.aggregate import CHOICES, AggFunction
 from penstock.model.schema.schema import Schema
@@ -128,14 +128,16 @@ class Catalog:
         with self._records.lock:
             return sorted(self._records.databases)
 
-    def create_table(self, path: str | TablePath, spec: TableSpec, *, if_not_exists: bool = False) -> TableInfo:
+    def create_table(
+        self, path: str | TablePath, spec: TableSpec, *, creator: str, if_not_exists: bool = False
+    ) -> TableInfo:
         """Create a table; with `if_not_exists` return the one there is, whatever its schema.
 
         Raises:
             InvalidError: no valid path.
             DatabaseNotFoundError: its database does not exist.
             AlreadyExistsError: there is a table of that name.
-            LimitError: there are too many tables, or too many of this caller.
+            LimitError: there are too many tables, or too many of this creator.
         """
         parsed = TablePath.parse(path)
         with self._records.lock:
@@ -147,7 +149,7 @@ class Catalog:
                     return self.table(parsed)
                 found = str(TablePath(parsed.database, twin))
                 raise AlreadyExistsError(_taken("table", parsed.table, twin), table=found)
-            self._check_room()
+            self._check_room(creator)
             given = {field.name: getattr(spec, field.name) for field in dataclasses.fields(TableSpec)}
             table_id = self._records.next_table
             self._records.check_unused(table_id)
@@ -159,11 +161,10 @@ class Catalog:
                 **given,
             )
             database = database_key(parsed.database)
-            who = current()
-            creator = [] if who in UNNAMED else [Put(creator_key(table_id), encode(who), ABSENT)]
+            named = [] if creator in UNNAMED else [Put(creator_key(table_id), encode(creator), ABSENT)]
             self._records.commit(
                 [
-                    *creator,
+                    *named,
                     Check(database, self._records.versions[database]),
                     Put(TABLE_COUNTER, encode(table_id + 1), self._records.expected(TABLE_COUNTER)),
                     Put(name_key(parsed), encode(table_id), ABSENT),
@@ -173,8 +174,8 @@ class Catalog:
             )
             self._records.next_table += 1
             self._records.ids[parsed] = table_id
-            if creator:
-                self._records.creators[table_id] = who
+            if named:
+                self._records.creators[table_id] = creator
             self._records.schemas[table_id] = {0: info.schema}
             self._records.partitions[table_id] = {}
             self._records.tables[table_id] = info
@@ -335,9 +336,9 @@ class Catalog:
             records.next_partition.pop(table_id, None)
             records.creators.pop(table_id, None)
 
-    def _check_room(self) -> None:
+    def _check_room(self, creator: str) -> None:
         ids, creators = self._records.ids, self._records.creators
-        share = Share(current(), self._tables_max)
+        share = Share(creator, self._tables_max)
         if not share.fits(sum(creators.get(table_id) == share.who for table_id in ids.values())):
             raise share.refusal(LimitError, "the tables (tables.max)", "drop some")
         if len(ids) >= self._tables_max:

@@ -41,7 +41,12 @@ class ChangeReader:
         self._pins = ReaderPins(settings, clock)
 
     def pull(
-        self, table: LiveTable, call: PullChanges, held: Mapping[TableBucket, BucketId] | None = None
+        self,
+        table: LiveTable,
+        call: PullChanges,
+        held: Mapping[TableBucket, BucketId] | None = None,
+        *,
+        principal: str,
     ) -> list[ChangePage]:
         """Return pages of the buckets that have changes, waiting for the first; none if the wait ran out.
 
@@ -66,7 +71,7 @@ class ChangeReader:
         if call.reader_id is not None and held is None:
             starts = {bucket: start for bucket, (start, _) in positions.items()}
             try:
-                self._pins.stand(table, call.reader_id, starts, call.births)
+                self._pins.stand(table, call.reader_id, starts, call.births, principal=principal)
             except OffsetOutOfRangeError as error:
                 raise _below_base(error.facts["bucket"], error.facts["offset"], error.facts["base"]) from error
         finished = all(start == end for start, end in call.positions.values())

@@ -12,7 +12,6 @@ from penstock.engine.settings import Settings
 from penstock.engine.table.open_table import LiveTable
 from penstock.engine.table.pins import pin, unpin
 from penstock.errors import OverloadedError
-from penstock.model.node.principal import current
 from penstock.model.node.share import Share
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
@@ -42,7 +41,13 @@ class ReaderPins:
         self._callers: Counter[str] = Counter()
 
     def stand(
-        self, table: LiveTable, reader_id: str, offsets: Mapping[BucketId, int], births: int | None = None
+        self,
+        table: LiveTable,
+        reader_id: str,
+        offsets: Mapping[BucketId, int],
+        births: int | None = None,
+        *,
+        principal: str,
     ) -> None:
         """Pin where a reader stands, and no other bucket.
 
@@ -53,13 +58,12 @@ class ReaderPins:
             NotLeaderError: a bucket is not open here.
             OverloadedError: there are too many readers, or too many of this caller.
         """
-        who = current()
-        share = Share(who, self._most)
+        share = Share(principal, self._most)
         holder = PinHolder(PinKind.READER, reader_id)
         key = (table.info.table_id, reader_id)
         with self._lock:
             known = self._readers.get(key)
-            if known is None and not share.fits(self._callers[who]):
+            if known is None and not share.fits(self._callers[principal]):
                 raise share.refusal(OverloadedError, "the readers that pin the log", "close some change streams")
             if known is None and len(self._readers) >= self._most:
                 raise OverloadedError("too many readers pin the log; try again later", max=self._most)
@@ -69,8 +73,8 @@ class ReaderPins:
                 del self._readers[key]
                 self._callers[known.principal] -= 1
             if offsets or births is not None:
-                self._readers[key] = _Reader(table, frozenset(offsets), self._clock.monotonic_ms(), births, who)
-                self._callers[who] += 1
+                self._readers[key] = _Reader(table, frozenset(offsets), self._clock.monotonic_ms(), births, principal)
+                self._callers[principal] += 1
 
     def awaits(self, table_id: int, partition_id: int) -> bool:
         """Tell whether a reader follows a table who has not heard of a partition yet."""

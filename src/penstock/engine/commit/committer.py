@@ -36,8 +36,8 @@ T = TypeVar("T")
 class Guard(Protocol):
     """Who may write what: asked in the committer about every write, before it is planned."""
 
-    def stamp(self, call: WriteCall, queued: QueuedWrite) -> None:
-        """Say in whose name a write is made."""
+    def stamp(self, call: WriteCall, queued: QueuedWrite, principal: str) -> None:
+        """Say under which owner a principal makes a write."""
 
     def check(self, write: QueuedWrite) -> None:
         """Raise why a write may not be made in the name that it is made in, if it may not."""

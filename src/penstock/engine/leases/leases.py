@@ -18,7 +18,7 @@ from penstock.engine.settings import Settings
 from penstock.engine.table.lease_pins import Holds, pin, unpin
 from penstock.errors import InvalidError, LeaseNotFoundError, LimitError, NotFoundError, PermissionDeniedError
 from penstock.model.node.lease import AcquireLease, check_lease_id
-from penstock.model.node.principal import UNNAMED, current, may_change
+from penstock.model.node.principal import UNNAMED, may_change
 from penstock.model.node.share import Share
 from penstock.model.place.bucket import BucketId
 from penstock.model.words.quantity import format_duration_ms
@@ -53,8 +53,8 @@ class Leases:
         self._lock = threading.RLock()
         self._leases = {lease.lease_id: lease for lease in loaded}
 
-    def acquire(self, call: AcquireLease) -> tuple[Lease, Claimed]:
-        """Take a lease, or more under one that is held; return it, and what could not be had.
+    def acquire(self, call: AcquireLease, who: str) -> tuple[Lease, Claimed]:
+        """Take a lease for a principal, or more under one that it holds; return it, and what could not be had.
 
         Raises:
             InvalidError: id or duration are not what they may be.
@@ -72,14 +72,14 @@ class Leases:
                 self._expire_one(call.lease_id)
                 lease = self._leases.get(call.lease_id)
                 if lease is not None:
-                    _check_owner(lease)
+                    _check_owner(lease, who)
                     if lease.owner in UNNAMED:
-                        self._check_share(current())
-                        lease = replace(lease, owner=current())
+                        self._check_share(who)
+                        lease = replace(lease, owner=who)
                     lease = self._extended(lease, call.duration_ms)
                 else:
-                    self._check_room()
-                    lease = self._new(call)
+                    self._check_room(who)
+                    lease = self._new(call, who)
                 before = lease.holds
                 if len(before | claimed.holds) > BUCKETS_MAX:
                     raise LimitError("a lease has fewer buckets; take several", max=BUCKETS_MAX)
@@ -91,7 +91,7 @@ class Leases:
         self._freed([bucket for bucket in claimed.holds if bucket in before])
         return lease, claimed
 
-    def renew(self, lease_id: str, duration_ms: int | None = None) -> Lease:
+    def renew(self, lease_id: str, who: str, duration_ms: int | None = None) -> Lease:
         """Have a lease last that long from now on; None: as long as before.
 
         Raises:
@@ -100,7 +100,7 @@ class Leases:
             LimitError: the duration is above the limit.
         """
         with self._lock:
-            lease = self.own(lease_id)
+            lease = self.own(lease_id, who)
             chosen_ms = lease.duration_ms if duration_ms is None else duration_ms
             self._check_duration(chosen_ms)
             lease = self._extended(lease, chosen_ms)
@@ -108,7 +108,7 @@ class Leases:
             self._leases[lease_id] = lease
             return lease
 
-    def release(self, lease_id: str, buckets: Iterable[BucketId]) -> Lease:
+    def release(self, lease_id: str, who: str, buckets: Iterable[BucketId]) -> Lease:
         """Give some buckets back; those that the lease does not hold are given back already.
 
         Raises:
@@ -116,7 +116,7 @@ class Leases:
             PermissionDeniedError: it is somebody else's.
         """
         with self._lock:
-            lease = self.own(lease_id)
+            lease = self.own(lease_id, who)
             gone = {bucket: lease.holds[bucket] for bucket in buckets if bucket in lease.holds}
             kept = {bucket: hold for bucket, hold in lease.holds.items() if bucket not in gone}
             lease = self._book.put(replace(lease, holds=kept))
@@ -125,7 +125,7 @@ class Leases:
         self._freed(gone)
         return lease
 
-    def drop(self, lease_id: str) -> None:
+    def drop(self, lease_id: str, who: str) -> None:
         """Give everything back.
 
         Raises:
@@ -133,7 +133,7 @@ class Leases:
             PermissionDeniedError: it is somebody else's.
         """
         with self._lock:
-            lease = self.own(lease_id)
+            lease = self.own(lease_id, who)
             self._end(lease)
         self._freed(lease.holds)
 
@@ -149,15 +149,15 @@ class Leases:
                 raise _not_found(lease_id)
             return lease
 
-    def own(self, lease_id: str) -> Lease:
-        """Return a lease of whoever calls.
+    def own(self, lease_id: str, who: str) -> Lease:
+        """Return a lease that a principal may use.
 
         Raises:
             LeaseNotFoundError: it is unknown or has expired.
             PermissionDeniedError: it is somebody else's.
         """
         lease = self.get(lease_id)
-        _check_owner(lease)
+        _check_owner(lease, who)
         return lease
 
     def all(self) -> list[Lease]:
@@ -177,8 +177,8 @@ class Leases:
             self._freed(lease.holds)
         return len(gone)
 
-    def _check_room(self) -> None:
-        self._check_share(current())
+    def _check_room(self, who: str) -> None:
+        self._check_share(who)
         if sum(not self._has_expired(lease) for lease in self._leases.values()) >= self._most:
             raise LimitError(
                 "there are kv.lease.max-per-server leases; release some, or wait until some expire", max=self._most
@@ -190,9 +190,9 @@ class Leases:
         if not share.fits(held):
             raise share.refusal(LimitError, "the leases (kv.lease.max-per-server)", "release some")
 
-    def _new(self, call: AcquireLease) -> Lease:
+    def _new(self, call: AcquireLease, who: str) -> Lease:
         deadline_ms = self._clock.monotonic_ms() + call.duration_ms
-        return Lease(call.lease_id, current(), call.duration_ms, deadline_ms, self._clock.wall_ms(), {}, ABSENT)
+        return Lease(call.lease_id, who, call.duration_ms, deadline_ms, self._clock.wall_ms(), {}, ABSENT)
 
     def _extended(self, lease: Lease, duration_ms: int) -> Lease:
         return replace(lease, duration_ms=duration_ms, deadline_ms=self._clock.monotonic_ms() + duration_ms)
@@ -236,8 +236,8 @@ class Leases:
             )
 
 
-def _check_owner(lease: Lease) -> None:
-    if not may_change(current(), lease.owner):
+def _check_owner(lease: Lease, who: str) -> None:
+    if not may_change(who, lease.owner):
         raise PermissionDeniedError(
             "the lease is somebody else's; choose another id", lease_id=lease.lease_id, owner=lease.owner
         )

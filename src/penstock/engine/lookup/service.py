@@ -69,6 +69,24 @@ _PLANS: Final[WeakKeyDictionary[LiveTable, dict[tuple[int, tuple[str, ...] | Non
 """Making a plan takes as long as finding a row, and the same few are asked for again and again."""
 
 
+class LookupService:
+    """Answers lookups; implements `penstock.model.node.facets.lookup.LookupFacet`.
+
+    The same for every principal. Thread-safe: a lookup reads one immutable view.
+    """
+
+    def __init__(self, tables: Callable[[int], LiveTable]) -> None:
+        self._tables = tables
+
+    def rows(self, call: LookupCall) -> LookupResult:
+        """Return one row for each key in the order asked, with `_found`."""
+        return lookup(self._tables(call.table_id), call)
+
+    def prefix(self, call: LookupCall) -> LookupResult:
+        """Return the live rows whose first key columns equal the one row of `keys`."""
+        return prefix_lookup(self._tables(call.table_id), call)
+
+
 def lookup(table: LiveTable, call: LookupCall) -> LookupResult:
     """Return one row for each key, in the order asked: the key as given, `_found`, and nulls where there is none.
 

@@ -14,7 +14,6 @@ from penstock.engine.table.open_table import LiveTable
 from penstock.errors import FencedError, InvalidError, UnsupportedError
 from penstock.model.node.calls import WriteCall
 from penstock.model.node.owner_token import NO_EPOCH, OwnerToken
-from penstock.model.node.principal import current
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.facts import NO_ID
 from penstock.runtime.clock import Clock
@@ -32,11 +31,11 @@ class OwnerGuard:
         self.locks = ColumnLocks(table, book, clock)
         self.counts = AttemptCounts()
 
-    def stamp(self, call: WriteCall, queued: QueuedWrite) -> None:
-        """Say in whose name a write is made."""
+    def stamp(self, call: WriteCall, queued: QueuedWrite, principal: str) -> None:
+        """Say under which owner a principal makes a write."""
         assert call.owner is not None
         token = OwnerToken.from_bytes(call.owner)
-        self.check_token(token)
+        self.check_token(token, principal)
         if call.attempt != NO_ID:
             self.require_epoch(token)
         if token.epoch != NO_EPOCH and not self._table.info.keyed:
@@ -48,12 +47,12 @@ class OwnerGuard:
         if queued.shape is not None:
             queued.shape = (queued.shape, queued.stamp)
 
-    def check_token(self, token: OwnerToken) -> None:
-        """Refuse a token of another table, or of somebody else's owner. In the caller's own thread.
+    def check_token(self, token: OwnerToken, principal: str) -> None:
+        """Refuse a token of another table, or of an owner that is not the principal's.
 
         Raises:
             InvalidError: it is of another table.
-            PermissionDeniedError: the owner is somebody else's.
+            PermissionDeniedError: the owner is another principal's.
         """
         if token.table_id != self._table.info.table_id:
             raise InvalidError(
@@ -63,7 +62,7 @@ class OwnerGuard:
             )
         owner = self._book.find(token.owner)
         if owner is not None:
-            owner.record.check_principal(current())
+            owner.record.check_principal(principal)
 
     def require_epoch(self, token: OwnerToken) -> None:
         """Refuse a token of no epoch where rows belong to an attempt of one.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
+from penstock.engine.catalog.identity import Identity
 from penstock.engine.metadata.store import Delete, MetadataStore
 from penstock.engine.owners.attempt_ends import end_attempt
 from penstock.engine.owners.owners import Owners
@@ -13,10 +15,11 @@ from penstock.engine.owners.record import PREFIX, OwnerRecord, table_prefix
 from penstock.engine.settings import Settings
 from penstock.engine.table.bucket_names import naming
 from penstock.engine.table.open_table import LiveTable
-from penstock.errors import ClosedError, NotFoundError, PenstockError, UnavailableError
+from penstock.errors import ClosedError, InvalidError, NotFoundError, PenstockError, UnavailableError
 from penstock.model.node.calls import WriteCall, WriteResult
 from penstock.model.node.owner import AcquireOwner, AttemptEnd, EpochBegun, OwnerGrant, OwnerInfo, UndoResult
 from penstock.model.node.owner_token import OwnerToken
+from penstock.model.node.principal import ActsForPrincipal
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
 from penstock.runtime.disk import Disk
@@ -24,8 +27,11 @@ from penstock.runtime.disk import Disk
 _log = logging.getLogger("penstock")
 
 
-class NodeOwners:
-    """The owner calls of a node. Thread-safe."""
+class OwnerService(ActsForPrincipal):
+    """Answers calls about owners; implements `penstock.model.node.facets.owners.OwnersFacet`.
+
+    Thread-safe: the owners of a table change on its committer only, the map of tables under a lock.
+    """
 
     def __init__(
         self,
@@ -35,12 +41,16 @@ class NodeOwners:
         disk: Disk,
         settings: Settings,
         clock: Clock,
+        identity: Identity,
+        principal: str,
     ) -> None:
+        super().__init__(principal)
         self._tables = tables
         self._store = store
         self._disk = disk
         self._settings = settings
         self._clock = clock
+        self._identity = identity
         self._lock = threading.Lock()
         self._owners: dict[int, Owners] = {}
 
@@ -88,24 +98,70 @@ class NodeOwners:
                 continue  # closed or dropped meanwhile, or not now: the next round tries again
 
     def acquire(self, call: AcquireOwner) -> OwnerGrant:
-        """Make somebody the owner of columns."""
-        return self._of(call.table_id).acquire(call)
+        """Make the caller the owner of columns; an older holder of the same id is fenced."""
+        grant = self._of(call.table_id).acquire(call, self._principal)
+        token = replace(OwnerToken.from_bytes(grant.token), database=self._identity.database)
+        return replace(grant, token=token.to_bytes())
 
     def renew(self, owner: bytes) -> int:
-        """Take a sign of life; return how long the owner lasts from now on."""
-        token = OwnerToken.from_bytes(owner)
-        return self._of(token.table_id).renew(token)
+        """Take a sign of life; return how many milliseconds the owner lasts from now on."""
+        owners, token = self._owned(owner)
+        return owners.renew(token)
 
     def release(self, owner: bytes) -> None:
-        """Undo what is uncommitted and give the columns back."""
-        token = OwnerToken.from_bytes(owner)
-        self._of(token.table_id).release(token)
+        """Undo what is uncommitted and give the columns back; idempotent."""
+        owners, token = self._owned(owner)
+        owners.release(token)
 
-    def drop(self, table_id: int, owner: str, *, undo: bool) -> UndoResult:
-        """Forget an owner."""
-        return self._of(table_id).drop(owner, undo=undo)
+    def drop(self, table_id: int, owner: str, *, undo: bool = True) -> UndoResult:
+        """Forget an owner, after undoing what is uncommitted of it, or leaving it."""
+        return self._of(table_id).drop(owner, self._principal, undo=undo)
 
-    def infos(self) -> list[OwnerInfo]:
+    def begin(self, owner: bytes, epoch: int) -> EpochBegun:
+        """Open an epoch; everything uncommitted is undone first."""
+        owners, token = self._owned(owner)
+        return owners.begin(token, epoch)
+
+    def commit(
+        self,
+        owner: bytes,
+        epoch: int,
+        attempts: Mapping[bytes, int | None] | None = None,
+        *,
+        replaces: bool = False,
+    ) -> None:
+        """Commit an epoch with the attempts accepted and the rows of each, where known; idempotent.
+
+        With `replaces` its staged rows take the place of all that the table has at that moment.
+        """
+        owners, token = self._owned(owner)
+        owners.commit(token, epoch, attempts, replaces=replaces)
+
+    def undo(self, owner: bytes) -> UndoResult:
+        """Undo everything uncommitted and close the epoch."""
+        owners, token = self._owned(owner)
+        return owners.undo(token)
+
+    def leave(self, owner: bytes) -> UndoResult:
+        """Undo everything uncommitted and let the owner write outside epochs."""
+        owners, token = self._owned(owner)
+        return owners.leave(token)
+
+    def stage(self, call: WriteCall) -> WriteResult:
+        """Make rows durable that appear when their epoch is committed."""
+        self._settings.check_write(call)
+        if call.owner is None:
+            return self._of(call.table_id).staged.stage(call)
+        return self._owned(call.owner, call.table_id)[0].staged.stage(call)
+
+    def end_attempt(self, owner: bytes, attempt: bytes, written: int) -> AttemptEnd:
+        """End an attempt that wrote so many rows; the answer says who won."""
+        owners, token = self._owned(owner)
+        table = self._tables(token.table_id)
+        with naming(table.name):
+            return end_attempt(table, owners.guard, token, attempt, written)
+
+    def list(self) -> list[OwnerInfo]:
         """Return all owners of all tables."""
         found: list[OwnerInfo] = []
         for table_id in sorted({table_id for table_id, _ in self._records()}):
@@ -115,45 +171,34 @@ class NodeOwners:
                 continue  # the table was dropped
         return sorted(found, key=lambda info: (info.table, info.owner))
 
-    def begin(self, owner: bytes, epoch: int) -> EpochBegun:
-        """Open an epoch."""
-        token = OwnerToken.from_bytes(owner)
-        return self._of(token.table_id).begin(token, epoch)
+    def check_database(self, owner: bytes) -> OwnerToken:
+        """Return the token of an owner, unless it is of another database, where its number is another owner's.
 
-    def commit(
-        self, owner: bytes, epoch: int, attempts: Mapping[bytes, int | None] | None, *, replaces: bool = False
-    ) -> None:
-        """Commit an epoch."""
+        Raises:
+            InvalidError: it is.
+        """
         token = OwnerToken.from_bytes(owner)
-        self._of(token.table_id).commit(token, epoch, attempts, replaces=replaces)
+        if token.database is not None and token.database != self._identity.database:
+            raise InvalidError(
+                "the owner is one of another database; acquire it in this one",
+                database=self._identity.database,
+                found=token.database,
+            )
+        return token
 
-    def undo(self, owner: bytes) -> UndoResult:
-        """Undo everything uncommitted."""
-        token = OwnerToken.from_bytes(owner)
-        return self._of(token.table_id).undo(token)
-
-    def leave(self, owner: bytes) -> UndoResult:
-        """Undo everything uncommitted and return to writes outside epochs."""
-        token = OwnerToken.from_bytes(owner)
-        return self._of(token.table_id).leave(token)
-
-    def stage(self, call: WriteCall) -> WriteResult:
-        """Make rows durable that wait for their epoch's commit."""
-        return self._of(call.table_id).staged.stage(call)
-
-    def end_attempt(self, owner: bytes, attempt: bytes, rows: int) -> AttemptEnd:
-        """End an attempt."""
-        token = OwnerToken.from_bytes(owner)
-        table = self._tables(token.table_id)
-        with naming(table.name):
-            return end_attempt(table, self._of(token.table_id).guard, token, attempt, rows)
+    def _owned(self, owner: bytes, table_id: int | None = None) -> tuple[Owners, OwnerToken]:
+        """Return the owners of a token's table, after checking that the token is the principal's to use."""
+        token = self.check_database(owner)
+        owners = self._of(token.table_id if table_id is None else table_id)
+        owners.guard.check_token(token, self._principal)
+        return owners, token
 
     def _of(self, table_id: int) -> Owners:
         self._tables(table_id)
         with self._lock:
             return self._owners[table_id]
 
-    def _records(self, prefix: str = PREFIX) -> list[tuple[int, OwnerRecord]]:
+    def _records(self, prefix: str = PREFIX) -> Sequence[tuple[int, OwnerRecord]]:
         found = []
         for entry in self._store.list(prefix):
             table_id = int(entry.key.split("/")[1])

@@ -71,7 +71,6 @@ class StagedCommit:
             UnavailableError: the disk refused; nothing was staged.
         """
         token = _token(call)
-        self._guard.check_token(token)
         self._guard.require_epoch(token)
         stamp = OwnerStamp(token.number, token.fence, token.epoch, call.attempt)
         queued = self._table.route(call)

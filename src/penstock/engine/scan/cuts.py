@@ -23,7 +23,6 @@ from penstock.errors import (
     UnknownOrExpiredScannerError,
 )
 from penstock.model.node.calls import Cut
-from penstock.model.node.principal import current
 from penstock.model.node.share import Share
 from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
@@ -59,8 +58,10 @@ class Cuts:
         table: LiveTable,
         as_of: Mapping[TableBucket, int] | None = None,
         buckets: Sequence[TableBucket] | None = None,
+        *,
+        principal: str,
     ) -> Cut:
-        """Take and pin the present cut of some buckets (None: all), or pin the one given.
+        """Take and pin the present cut of some buckets (None: all), or pin the one given, for a principal.
 
         Raises:
             InvalidError: no such bucket, or `as_of` leaves one out.
@@ -69,10 +70,9 @@ class Cuts:
             NotLeaderError: a bucket is not led here.
             TooManyScannersError: there are too many cuts, or too many of this caller.
         """
-        who = current()
-        share = Share(who, self._most)
+        share = Share(principal, self._most)
         with self._lock:
-            if not share.fits(self._callers[who]):
+            if not share.fits(self._callers[principal]):
                 raise share.refusal(TooManyScannersError, "the open cuts", "release some, or wait until they expire")
             if len(self._cuts) >= self._most:
                 raise TooManyScannersError(
@@ -91,8 +91,8 @@ class Cuts:
         tablets = {bucket: tablet for bucket in offsets if (tablet := table.committer.tablets.get(bucket)) is not None}
         with self._lock:
             ids = {name: bucket for bucket, name in names.items()}
-            self._cuts[cut_id] = _OpenCut(table, offsets, tablets, ids, self._clock.monotonic_ms(), who)
-            self._callers[who] += 1
+            self._cuts[cut_id] = _OpenCut(table, offsets, tablets, ids, self._clock.monotonic_ms(), principal)
+            self._callers[principal] += 1
         return Cut(cut_id, {names[bucket]: offset for bucket, offset in offsets.items()}, births)
 
     def find(self, cut_id: str, name: TableBucket) -> BucketId | None:

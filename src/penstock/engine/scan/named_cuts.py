@@ -21,7 +21,6 @@ from penstock.engine.table.open_table import LiveTable
 from penstock.engine.table.pins import pin, unpin
 from penstock.errors import InvalidError, OffsetOutOfRangeError, PartitionNotFoundError, TooManyScannersError
 from penstock.model.node.calls import Cut
-from penstock.model.node.principal import current
 from penstock.model.node.share import Share
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
@@ -48,6 +47,16 @@ class _NamedCut:
         return PinHolder(PinKind.CUT, self.key)
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a principal asks for: the cut of a key, to be kept for a while."""
+
+    key: str
+    table: LiveTable
+    ttl_ms: int
+    principal: str
+
+
 class NamedCuts:
     """The named cuts of a node. Thread-safe."""
 
@@ -59,7 +68,7 @@ class NamedCuts:
         self._cuts: dict[str, _NamedCut] = {}
         self._forget_expired()
 
-    def take(self, table: LiveTable, name: str, ttl_ms: int) -> Cut:
+    def take(self, table: LiveTable, name: str, ttl_ms: int, *, principal: str) -> Cut:
         """Return the cut of that name, the present one if there is none yet; keep it for `ttl_ms` from now.
 
         Raises:
@@ -77,8 +86,9 @@ class NamedCuts:
         with self._lock:
             cut = self._cuts.get(key)
             if cut is None or self._expired(cut):
-                self._check_room()
-                cut = self._stored(key, table, ttl_ms) or self._present(key, table, ttl_ms)
+                self._check_room(principal)
+                made = _Wanted(key, table, ttl_ms, principal)
+                cut = self._stored(made) or self._present(made)
                 self._cuts[key] = cut
             else:
                 # A bucket that was given up and taken up again has lost its pins.
@@ -101,23 +111,23 @@ class NamedCuts:
             unpin(cut.table, cut.pin_holder, cut.offsets)
         return len(over)
 
-    def _check_room(self) -> None:
-        who = current()
+    def _check_room(self, who: str) -> None:
         share = Share(who, self._most)
         held = Counter(cut.principal for cut in self._cuts.values())
         if share.fits(held[who]) and len(self._cuts) < self._most:
             return
         if self._let_go():
-            self._check_room()
+            self._check_room(who)
         elif not share.fits(held[who]):
             raise share.refusal(TooManyScannersError, "the named cuts", "wait until those of ended jobs expire")
         else:
             raise TooManyScannersError("too many named cuts are kept; wait until some expire", max=self._most)
 
-    def _present(self, key: str, table: LiveTable, ttl_ms: int) -> _NamedCut:
+    def _present(self, wanted: _Wanted) -> _NamedCut:
+        table = wanted.table
         while True:
             offsets = {bucket: view.visible for bucket, view in table.view.items()}
-            cut = self._made(key, table, offsets, ttl_ms)
+            cut = self._made(wanted, offsets)
             try:
                 pin(table, cut.pin_holder, offsets)
             except OffsetOutOfRangeError:
@@ -126,16 +136,17 @@ class NamedCuts:
             self._write(cut)
             return cut
 
-    def _stored(self, key: str, table: LiveTable, ttl_ms: int) -> _NamedCut | None:
-        entry = self._metadata.get(key)
+    def _stored(self, wanted: _Wanted) -> _NamedCut | None:
+        entry = self._metadata.get(wanted.key)
         if entry is None:
             return None
         facts = json.loads(entry.value)
         if facts["expires_ms"] <= self._clock.wall_ms():
             return None
+        table = wanted.table
         table_id = table.info.table_id
         named = {BucketId(table_id, partition, bucket): offset for partition, bucket, offset in facts["offsets"]}
-        cut = self._made(key, table, named, ttl_ms)
+        cut = self._made(wanted, named)
         for bucket in named:
             if table.find_name(bucket) is None:
                 raise PartitionNotFoundError(
@@ -146,9 +157,17 @@ class NamedCuts:
         pin(table, cut.pin_holder, named)
         return cut
 
-    def _made(self, key: str, table: LiveTable, offsets: Mapping[BucketId, int], ttl_ms: int) -> _NamedCut:
+    def _made(self, wanted: _Wanted, offsets: Mapping[BucketId, int]) -> _NamedCut:
         now_ms = self._clock.monotonic_ms()
-        return _NamedCut(key, table, offsets, ttl_ms, used_ms=now_ms, written_ms=now_ms, principal=current())
+        return _NamedCut(
+            wanted.key,
+            wanted.table,
+            offsets,
+            wanted.ttl_ms,
+            used_ms=now_ms,
+            written_ms=now_ms,
+            principal=wanted.principal,
+        )
 
     def _write(self, cut: _NamedCut) -> None:
         offsets = [[bucket.partition_id, bucket.bucket, offset] for bucket, offset in cut.offsets.items()]

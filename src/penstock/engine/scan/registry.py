@@ -2,8 +2,8 @@
 
 - A slot is taken before a scan is opened and given back when its session goes. A caller with a name has a
   share of the slots, of each bucket and in all.
-- A session is let in only under the term that its bucket had when the slot was taken. Giving a bucket
-  up changes the term first, so a scan that was being opened meanwhile leaves nothing behind.
+- A session is let in only under the generation that its bucket had when the slot was taken. Giving a bucket
+  up changes the generation first, so a scan that was being opened meanwhile leaves nothing behind.
 - Idle longer than the TTL is expired, seen on access as well as by the reaper. A call under way keeps
   its session, and the time counts from its end.
 - A drained session takes no slot and no pin. It is remembered for a TTL, among a limited number, so that
@@ -22,13 +22,12 @@ from penstock.engine.settings import Settings
 from penstock.engine.table.pins import not_led, unpin
 from penstock.errors import PermissionDeniedError, TooManyScannersError, UnavailableError
 from penstock.model.node.calls import ScannerInfo
-from penstock.model.node.principal import current
 from penstock.model.node.share import Share
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 
-Term = tuple[int, int]
+Generation = tuple[int, int]
 
 
 class ScannerRegistry:
@@ -44,8 +43,8 @@ class ScannerRegistry:
         self._opening: set[str] = set()
         self._caller_slots: Counter[str] = Counter()
         self._caller_bucket_slots: Counter[tuple[str, BucketId]] = Counter()
-        self._terms: Counter[BucketId] = Counter()
-        self._node_term = 0
+        self._generations: Counter[BucketId] = Counter()
+        self._node_generation = 0
         self._open = metrics.gauge("penstock_scanner_open")
         self._evicted = metrics.counter("penstock_scanner_evicted")
         self._rejected = metrics.counter("penstock_scanner_rejected")
@@ -67,13 +66,12 @@ class ScannerRegistry:
             with self._lock:
                 self._opening.discard(scanner_id)
 
-    def take_slot(self, bucket: BucketId) -> Term:
-        """Take room for a session; return the term that it is opened under.
+    def take_slot(self, bucket: BucketId, who: str) -> Generation:
+        """Take room for a session; return the generation that it is opened under.
 
         Raises:
             TooManyScannersError: the bucket or the node has no room, or none for this caller.
         """
-        who = current()
         with self._lock:
             if not self._has_room(bucket) or self._used_up(bucket, who) is not None:
                 self._evict_expired()
@@ -93,14 +91,14 @@ class ScannerRegistry:
             self._slots[bucket] += 1
             self._caller_slots[who] += 1
             self._caller_bucket_slots[who, bucket] += 1
-            return self._node_term, self._terms[bucket]
+            return self._node_generation, self._generations[bucket]
 
-    def give_slot(self, bucket: BucketId) -> None:
-        """Give back room of whoever acts that no session came to use."""
+    def give_slot(self, bucket: BucketId, who: str) -> None:
+        """Give back room that a principal took and no session came to use."""
         with self._lock:
-            self._free(bucket, current())
+            self._free(bucket, who)
 
-    def admit(self, session: ScanSession, term: Term) -> None:
+    def admit(self, session: ScanSession, generation: Generation) -> None:
         """Let a session in; it keeps the slot that was taken for it, unless it is drained already.
 
         Raises:
@@ -108,14 +106,17 @@ class ScannerRegistry:
         """
         bucket = session.plan.bucket
         with self._lock:
-            if term != (self._node_term, self._terms[bucket]) or session.table.view_of(bucket) is None:
+            if (
+                generation != (self._node_generation, self._generations[bucket])
+                or session.table.view_of(bucket) is None
+            ):
                 raise not_led(session.name)
             self._sessions[session.scanner_id] = session
             self._note_used(session)
 
     @contextmanager
-    def call(self, scanner_id: str) -> Iterator[ScanSession]:
-        """Find a session for one call of its principal; it does not expire meanwhile.
+    def call(self, scanner_id: str, who: str) -> Iterator[ScanSession]:
+        """Find a session for one call of the principal `who`; it does not expire meanwhile.
 
         Raises:
             UnknownOrExpiredScannerError: there is none, or not any more.
@@ -128,7 +129,7 @@ class ScannerRegistry:
             if self._has_expired(session):
                 self._evict(session)
                 raise unknown(scanner_id)
-            _check_principal(session)
+            _check_principal(session, who)
             session.calls_under_way += 1
         try:
             yield session
@@ -162,8 +163,8 @@ class ScannerRegistry:
             if session is not None and session.pages <= 1 and not session.calls_under_way:
                 self._remove(session)
 
-    def close(self, scanner_id: str) -> None:
-        """End a session of the caller's; idempotent.
+    def close(self, scanner_id: str, who: str) -> None:
+        """End a session of the principal `who`; idempotent.
 
         Raises:
             PermissionDeniedError: it is somebody else's.
@@ -171,7 +172,7 @@ class ScannerRegistry:
         with self._lock:
             session = self._sessions.get(scanner_id) or self._drained.get(scanner_id)
             if session is not None:
-                _check_principal(session)
+                _check_principal(session, who)
                 self._remove(session)
 
     def kill(self, scanner_id: str) -> None:
@@ -189,7 +190,7 @@ class ScannerRegistry:
     def close_bucket(self, bucket: BucketId) -> None:
         """End the sessions of a bucket, and those being opened."""
         with self._lock:
-            self._terms[bucket] += 1
+            self._generations[bucket] += 1
             for session in [*self._sessions.values(), *self._drained.values()]:
                 if session.plan.bucket == bucket:
                     self._evict(session)
@@ -197,7 +198,7 @@ class ScannerRegistry:
     def close_all(self) -> None:
         """End all sessions, and those being opened."""
         with self._lock:
-            self._node_term += 1
+            self._node_generation += 1
             for session in [*self._sessions.values(), *self._drained.values()]:
                 self._remove(session)
 
@@ -277,8 +278,8 @@ class ScannerRegistry:
             del self._caller_bucket_slots[who, bucket]
 
 
-def _check_principal(session: ScanSession) -> None:
-    if session.principal != current():
+def _check_principal(session: ScanSession, who: str) -> None:
+    if session.principal != who:
         raise PermissionDeniedError(
-            "the scanner belongs to somebody else; open your own", scanner_id=session.scanner_id, principal=current()
+            "the scanner belongs to somebody else; open your own", scanner_id=session.scanner_id, principal=who
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -17,6 +17,7 @@ from typing import Final
 from penstock.engine.catalog.identity import Identity
 from penstock.engine.home.memory_budget import MemoryBudget
 from penstock.engine.scan.cuts import Cuts
+from penstock.engine.scan.named_cuts import NamedCuts
 from penstock.engine.scan.page_reader import PageReader
 from penstock.engine.scan.plan import ScannedRows, ScanPlan
 from penstock.engine.scan.read_ahead import ReadAhead
@@ -38,8 +39,8 @@ from penstock.errors import (
     UnknownOrExpiredScannerError,
     UnsupportedError,
 )
-from penstock.model.node.calls import OpenScan, Page, ScannerInfo
-from penstock.model.node.principal import current
+from penstock.model.node.calls import Cut, OpenScan, Page, ScannerInfo
+from penstock.model.node.principal import ActsForPrincipal
 from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
@@ -48,8 +49,16 @@ from penstock.tablet.view.view import TabletView
 _KNOWN_ROWS_MAX: Final = 256
 
 
-class Scanners:
-    """The scan sessions of a node. Thread-safe. A session keeps the cut that it was opened with."""
+FindLeased = Callable[..., tuple[LiveTable, BucketId]]
+"""Find a bucket that a lease of a principal holds: (lease_id, table_id, bucket, offset, principal=)."""
+
+
+class ScanService(ActsForPrincipal):
+    """The scan sessions of a node and the cuts that they read at, for one principal.
+
+    Implements `penstock.model.node.facets.scan.ScanFacet`. Thread-safe by the locks of its registry, cuts and
+    sessions; holds nothing else that changes. A session keeps the cut that it was opened with.
+    """
 
     def __init__(
         self,
@@ -57,14 +66,28 @@ class Scanners:
         settings: Settings,
         clock: Clock,
         metrics: Metrics,
-        cuts: Cuts | None = None,
         *,
-        identity: Identity | None = None,
+        cuts: Cuts,
+        named_cuts: NamedCuts,
+        identity: Identity,
+        principal: str,
+        holding: Callable[[BucketId], LiveTable],
+        find_leased: FindLeased,
+        check_open: Callable[[], None],
     ) -> None:
+        """Scan what `tables` finds; `holding` finds the table of a bucket also after its drop.
+
+        `check_open` refuses calls to a node that was closed.
+        """
+        super().__init__(principal)
         self._tables = tables
+        self._holding = holding
+        self._find_leased = find_leased
+        self._check_open = check_open
         self._settings = settings
         self._clock = clock
         self._cuts = cuts
+        self._named_cuts = named_cuts
         self._identity = identity
         self._ahead = ReadAhead(MemoryBudget.of(settings).pages_ahead(settings.page_bytes))
         # To work them out takes as long as to read a small page, and the same few are asked for again and again.
@@ -73,23 +96,49 @@ class Scanners:
         self._pages = metrics.counter("penstock_scanner_pages")
         self._bytes = metrics.counter("penstock_scanner_bytes")
 
-    def open(self, call: OpenScan, held: tuple[LiveTable, BucketId] | None = None) -> Page:
-        """Open a session over one bucket and return its first page (call 0); without rows there is no session.
+    def open_cut(
+        self,
+        table_id: int,
+        *,
+        as_of: Mapping[TableBucket, int] | None = None,
+        buckets: Sequence[TableBucket] | None = None,
+    ) -> Cut:
+        """Take and pin the present cut, or pin the one given."""
+        return self._cuts.open(self._tables(table_id), as_of, buckets, principal=self._principal)
 
-        `held` is the bucket of a reader who holds it, for its name may stand for another by now.
+    def release_cut(self, cut_id: str) -> None:
+        """Unpin a cut; idempotent."""
+        self._cuts.release(cut_id)
+
+    def named_cut(self, table_id: int, name: str, ttl_ms: int) -> Cut:
+        """Return the cut of that name, which the first to ask fixes."""
+        return self._named_cuts.take(self._tables(table_id), name, ttl_ms, principal=self._principal)
+
+    def open(self, call: OpenScan) -> Page:
+        """Open a session over one bucket and return its first page (call 0); without rows there is no session.
 
         Raises:
             TableNotFoundError: the table was dropped.
             PartitionNotFoundError: the partition does not exist (any more).
             InvalidError: bucket, columns, filter, limit, start or page size are not what they may be.
             OffsetOutOfRangeError: `as_of` is below the base or beyond the end.
+            LeaseNotFoundError: the lease is unknown or has expired.
             UnknownOrExpiredScannerError: the cut is not pinned any more; open it again.
             TooManyScannersError: the bucket or the node has no room for another session.
             NotLeaderError: this node does not lead the bucket.
         """
+        self._check_open()
         scanner_id = _session_name(call)
+        held = self._held(call)
         with self._registry.opening(scanner_id):
             return self._opened_before(call) or self._open(call, scanner_id, held)
+
+    def _held(self, call: OpenScan) -> tuple[LiveTable, BucketId] | None:
+        """Return the bucket of a reader that holds it by a lease or a cut: its name may stand for another by now."""
+        if call.lease_id is not None:
+            return self._find_leased(call.lease_id, call.table_id, call.bucket, call.as_of, principal=self._principal)
+        bucket = None if call.cut_id is None else self._cuts.find(call.cut_id, call.bucket)
+        return None if bucket is None else (self._holding(bucket), bucket)
 
     def _opened_before(self, call: OpenScan) -> Page | None:
         """Return the first page of a session again whose opening was not heard of, None if there is none."""
@@ -105,9 +154,9 @@ class Scanners:
     def _open(self, call: OpenScan, scanner_id: str, held: tuple[LiveTable, BucketId] | None) -> Page:
         table, bucket = (self._tables(call.table_id), None) if held is None else held
         plan = self._plan(table, call, bucket)
-        if call.cut_id is not None and self._cuts is not None:
+        if call.cut_id is not None:
             self._cuts.touch(call.cut_id)
-        term = self._registry.take_slot(plan.bucket)
+        generation = self._registry.take_slot(plan.bucket, self._principal)
         session: ScanSession | None = None
         admitted = False
         try:
@@ -117,31 +166,31 @@ class Scanners:
                 return replace(page, scanner_id=None)
             if call.pin and page.has_more:
                 page = self._pin(session, page)
-            self._registry.admit(session, term)
+            self._registry.admit(session, generation)
             admitted = True
         finally:
             if not admitted:
-                self._registry.give_slot(plan.bucket)
+                self._registry.give_slot(plan.bucket, self._principal)
                 if session is not None:
                     self._give_up(session, call)
         return self._given(session, page)
 
-    def open_some(self, calls: Sequence[OpenScan], open_one: Callable[[OpenScan], Page]) -> list[Page]:
-        """Open sessions by `open_one` until one has more than a page, or their pages fill one together.
+    def open_some(self, calls: Sequence[OpenScan]) -> list[Page]:
+        """Open sessions until one has more than a page, or their pages fill one together.
 
         Raises:
             InvalidScanRequestError: there is no call.
-            PenstockError: as `open` has it, for the first call; whoever asks for a later one is told then.
+            PenstockError: as `open` has it, for the first call; an error of a later call comes when it is asked alone.
         """
         if not calls:
             raise InvalidScanRequestError("name a scan to open")
-        pages = [open_one(calls[0])]
+        pages = [self.open(calls[0])]
         room = self._settings.page_bytes - pages[0].bytes
         for call in calls[1:]:
             if room <= 0 or pages[-1].has_more:
                 break
             try:
-                pages.append(open_one(call))
+                pages.append(self.open(call))
             except PenstockError:
                 break
             room -= pages[-1].bytes
@@ -156,10 +205,11 @@ class Scanners:
             PermissionDeniedError: it is somebody else's.
             NotLeaderError: this node does not lead the bucket any more.
         """
-        with self._registry.call(scanner_id) as session, session.lock:
+        self._check_open()
+        with self._registry.call(scanner_id, self._principal) as session, session.lock:
             page = session.page(call_seq_id)
             self._registry.settle(session)
-        if session.cut_id is not None and self._cuts is not None:
+        if session.cut_id is not None:
             with suppress(UnknownOrExpiredScannerError):
                 self._cuts.touch(session.cut_id)
         return self._given(session, page)
@@ -193,7 +243,7 @@ class Scanners:
         if len(names) < len(columns):
             raise InvalidError("the resume token is of another node's table", table=table.info.path)
         bucket = _named(table, stored)
-        if stored.database is not None and self._identity is not None:
+        if stored.database is not None:
             self._identity.check_origin(stored.database, stored.bucket.table_id, {bucket: stored.log_offset})
         return OpenScan(
             table_id=stored.bucket.table_id,
@@ -220,7 +270,7 @@ class Scanners:
         Raises:
             PermissionDeniedError: it is somebody else's.
         """
-        self._registry.close(scanner_id)
+        self._registry.close(scanner_id, self._principal)
 
     def forsake(self, scanner_id: str) -> None:
         """End a session that was never called again after it was opened, for its caller's connection broke."""
@@ -270,7 +320,7 @@ class Scanners:
             raise InvalidScanRequestError("a page has at least one byte", page_bytes=page_bytes)
         if page_bytes > PAGE_BYTES_MAX:
             raise LimitError("a page is smaller than that; ask for less", page_bytes=page_bytes, max=PAGE_BYTES_MAX)
-        database = None if self._identity is None else self._identity.database
+        database = self._identity.database
         return ScanPlan(call.schema_id, bucket, 0, *self._rows(table, call), page_bytes, call.end, database)
 
     def _rows(self, table: LiveTable, call: OpenScan) -> ScannedRows:
@@ -303,7 +353,7 @@ class Scanners:
             table=table,
             name=call.bucket,
             plan=plan,
-            principal=current(),
+            principal=self._principal,
             reader=PageReader(view, plan, call.start, self._clock),
             limit=call.limit,
             clock=self._clock,
@@ -315,14 +365,14 @@ class Scanners:
 
     def _pin(self, session: ScanSession, page: Page) -> Page:
         # The session's own pin holds the snapshot meanwhile, but goes with the session; a cut outlives it.
-        assert self._cuts is not None, "a node that takes scans has cuts"
-        cut = self._cuts.open(session.table, {session.name: page.log_offset}, [session.name])
+        offsets = {session.name: page.log_offset}
+        cut = self._cuts.open(session.table, offsets, [session.name], principal=self._principal)
         session.cut_id = cut.cut_id
         return replace(page, cut_id=cut.cut_id)
 
     def _give_up(self, session: ScanSession, call: OpenScan) -> None:
         unpin(session.table, session.pin_holder, [session.plan.bucket])
-        if session.cut_id is not None and session.cut_id != call.cut_id and self._cuts is not None:
+        if session.cut_id is not None and session.cut_id != call.cut_id:
             self._cuts.release(session.cut_id)
 
     def _given(self, session: ScanSession, page: Page) -> Page:

@@ -146,7 +146,7 @@ class LiveTable:
         """Return the dropped partition whose bucket had this offset, None if nothing is known of it."""
         return gone_with(self._catalog.partitions.gone(self.info.table_id), bucket, offset)
 
-    def write(self, call: WriteCall) -> WriteResult:
+    def write(self, call: WriteCall, principal: str) -> WriteResult:
         """Apply a write; return when it is durable and visible.
 
         Raises:
@@ -157,7 +157,7 @@ class LiveTable:
         if call.owner is not None:
             if guard is None:
                 raise UnsupportedError("nobody keeps owners of this table", table=self.info.path)
-            guard.stamp(call, queued)
+            guard.stamp(call, queued, principal)
         # Before it is written: a partition may be dropped as soon as it is.
         names = {bucket: self.name(bucket) for bucket in queued.parts}
         with naming(lambda bucket: names.get(bucket) or self.name(bucket)):

@@ -21,7 +21,9 @@ from penstock.engine.settings import Settings
 from penstock.engine.table.open_table import LiveTable
 from penstock.engine.table.open_tables import OpenTables
 from penstock.engine.upkeep.retention import is_worth, retention_target
+from penstock.engine.upkeep.statistics import table_stats
 from penstock.errors import BucketFailedError, ClosedError, CorruptionError, DiskFullError, NotFoundError, PenstockError
+from penstock.model.node.calls import TableStats
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.steady_clock import SteadyClock
 from penstock.tablet.steps.checkpointing import checkpoint
@@ -66,8 +68,17 @@ class Maintenance:
     """Keeps the buckets of a node in shape. Thread-safe."""
 
     def __init__(
-        self, tables: OpenTables, catalog: Catalog, settings: Settings, clock: SteadyClock, *, flush_index: FlushIndex
+        self,
+        tables: OpenTables,
+        catalog: Catalog,
+        settings: Settings,
+        clock: SteadyClock,
+        *,
+        flush_index: FlushIndex,
+        failures: Callable[[], dict[str, int]] = dict,
     ) -> None:
+        """Work on open tables; `failures` counts how often background work of the node failed, for `stats`."""
+        self._failures = failures
         self._tables = tables
         self._catalog = catalog
         self._settings = settings
@@ -203,6 +214,10 @@ class Maintenance:
                     self._checkpoint(table, tablet)
                 except (OSError, PenstockError) as error:
                     _log.warning("no checkpoint, the next start replays more bucket=%s reason=%s", tablet.bucket, error)
+
+    def stats(self, table: LiveTable) -> TableStats:
+        """Return the state of a table in numbers."""
+        return table_stats(table, self.counts(table.info.table_id) | {"failures": self._failures()})
 
     def counts(self, table_id: int) -> dict[str, int]:
         """Return what was done to a table since it was opened."""

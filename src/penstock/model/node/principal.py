@@ -1,15 +1,13 @@
-"""Who asks. The service edge says it once per call; whoever needs it below reads it here.
+"""Principals: on whose behalf a call is made.
 
-Embedded calls are made by the principal `local`. The name travels beside a call, not in it, for it
-is what the edge found out about the caller, never what the caller says of itself.
+The service edge finds out who calls and asks the node for its facets as that principal sees them. Below, the
+principal is an argument; there is no ambient one. Embedded calls are made by the principal `local`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Final
+from copy import copy
+from typing import Final, Self
 
 LOCAL: Final = "local"
 """The principal of a call that crossed no edge."""
@@ -19,22 +17,18 @@ ANONYMOUS: Final = "anonymous"
 UNNAMED: Final = frozenset({LOCAL, ANONYMOUS})
 """Principals that nobody proved to be. No token and no certificate gives these names: `local` may do anything."""
 
-principal: ContextVar[str] = ContextVar("penstock.principal", default=LOCAL)
 
+class ActsForPrincipal:
+    """A service of a node, as one principal calls it. Everything else in it is shared with the other principals."""
 
-def current() -> str:
-    """Return the name of whoever makes the present call."""
-    return principal.get()
+    def __init__(self, principal: str) -> None:
+        self._principal = principal
 
-
-@contextmanager
-def acting_as(name: str) -> Iterator[None]:
-    """Make the calls inside in somebody's name."""
-    token = principal.set(name)
-    try:
-        yield
-    finally:
-        principal.reset(token)
+    def acting_as(self, principal: str) -> Self:
+        """Return the same service as another principal calls it."""
+        other = copy(self)
+        other._principal = principal
+        return other
 
 
 def may_change(who: str, owner: str) -> bool:

@@ -17,7 +17,6 @@ from pyarrow import flight
 
 from penstock.errors import ConflictError, InternalError, InvalidError, LimitError, PenstockError, UnavailableError
 from penstock.model.node.calls import Page
-from penstock.model.node.principal import acting_as
 from penstock.runtime.metrics import Metrics
 from penstock.server.access.authentication import (
     AUTHENTICATION,
@@ -125,11 +124,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             try:
                 # Asked again at every call: a token may be taken out of the file while the stream is open.
                 principal = principal_of(context, certified=self._certified)
-                with acting_as(principal):
-                    reply = self._handler.answer(message, stream, context.is_cancelled)
-                    del message
-                    self._send(reply, stream, replies, context.is_cancelled)
-                    del reply
+                reply = self._handler.answer(message, stream, context.is_cancelled, principal)
+                del message
+                self._send(reply, stream, replies, context.is_cancelled)
+                del reply
             except flight.FlightError:
                 break  # the client went away
             finally:

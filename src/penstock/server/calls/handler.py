@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
 import pyarrow as pa
 
 from penstock.errors import InternalError, InvalidError, LimitError, PenstockError, UnavailableError
-from penstock.model.node.calls import ChangePage, OpenScan, Page, PullChanges, WriteCall, check_call_bytes
-from penstock.model.node.node import Node
-from penstock.model.node.principal import acting_as, current
+from penstock.model.node.calls import ChangePage, Page, PullChanges, WriteCall, check_call_bytes
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.server.access.private_paths import PrivatePaths
 from penstock.server.calls.admission import Admission, Stream
+from penstock.server.calls.dispatch import Dispatch
 from penstock.server.calls.kept_results import KeptResults
 from penstock.server.settings import ServerSettings
 from penstock.wire.body import BodyLimits
 from penstock.wire.call import Call, read_batches
-from penstock.wire.calls import CALLS, OPEN_SCANNER, OPEN_SCANNERS, PULL
+from penstock.wire.calls import CALLS, CLOSE_SCANNER, NEXT_PAGE, OPEN_SCANNER, OPEN_SCANNERS, PULL
 from penstock.wire.fault import write_fault
 from penstock.wire.frame import HEADER_BYTES_MAX, Frame, FrameKind, decode_frame
 from penstock.wire.piece import Assembly
@@ -37,12 +37,22 @@ Gone = Callable[[], bool]
 OnPage = Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request: which principal asks for which call, in which frame, and how large its batches may be."""
+
+    principal: str
+    call: Call[Any]
+    frame: Frame
+    limits: BodyLimits
+
+
 class Handler:
     """Answers requests from one node. Thread-safe."""
 
     def __init__(
         self,
-        node: Node,
+        dispatch: Dispatch,
         settings: ServerSettings,
         admission: Admission,
         clock: Clock,
@@ -52,7 +62,7 @@ class Handler:
         on_gone: OnPage | None = None,
         private: PrivatePaths | None = None,
     ) -> None:
-        self._node = node
+        self._dispatch = dispatch
         self.private = private or PrivatePaths(None)
         self._on_page = on_page
         self._on_gone = on_gone
@@ -71,8 +81,8 @@ class Handler:
             code: metrics.counter("penstock_call_errors", code=code) for code in sorted(PenstockError.by_code)
         }
 
-    def answer(self, message: pa.Buffer, stream: Stream, gone: Gone) -> Reply:
-        """Return the reply to a message of whoever acts, which is an error's where there is one; never raises."""
+    def answer(self, message: pa.Buffer, stream: Stream, gone: Gone, principal: str) -> Reply:
+        """Return the reply to a message of a principal, which is an error's where there is one; never raises."""
         self._bytes_in.inc(message.size)
         # Most calls take less than the clock's millisecond.
         start = perf_counter()
@@ -91,7 +101,8 @@ class Handler:
             call, call_id = _call_of(frame)
             called = call.name
             _check_follows(frame, stream)
-            result = self._perform(call, frame, stream, gone, limits)
+            asked = Asked(principal, call, frame, limits)
+            result = self._perform(asked, stream, gone)
             reply = call.encode_reply(call_id, result)
             reply.scanner_id = _scanner_of(result)
             if call in _OPENING and reply.scanner_id is not None:
@@ -99,7 +110,7 @@ class Handler:
         except PenstockError as error:
             reply = self.refuse(error, call_id)
         except Exception:  # noqa: BLE001 - the service edge: a bug is logged here, and answered as one
-            _log.exception("call failed on a bug call=%s principal=%s", called, current())
+            _log.exception("call failed on a bug call=%s principal=%s", called, principal)
             reply = self.refuse(InternalError("the server failed on a bug; its log says more", call=called), call_id)
         # Whatever was answered, or came in between, ended the request that was coming in pieces.
         stream.assembly = None
@@ -132,9 +143,8 @@ class Handler:
         call, _ = _call_of(frame)
         if call is not OPEN_SCANNER:
             raise InvalidError("a ticket is a request to open a scanner", call=call.name)
-        asked: OpenScan = call.decode_arguments(frame.header.get("args"), [])["call"]
-        with acting_as(principal):
-            first = self._node.open_scanner(asked)
+        arguments = call.decode_arguments(frame.header.get("args"), [])
+        first: Page = self._dispatch.method(principal, call, arguments)()
         return self._follow(first, principal)
 
     def _follow(self, page: Page, principal: str) -> Iterator[Page]:
@@ -144,14 +154,13 @@ class Handler:
             yield page
             while page.has_more and scanner_id is not None:
                 number += 1
-                with acting_as(principal):
-                    page = self._node.next_page(scanner_id, number)
+                arguments = {"scanner_id": scanner_id, "call_seq_id": number}
+                page = self._dispatch.method(principal, NEXT_PAGE, arguments)()
                 self._bytes_out.inc(page.bytes)
                 yield page
         finally:
             if scanner_id is not None:
-                with acting_as(principal):
-                    self._node.close_scanner(scanner_id)
+                self._dispatch.method(principal, CLOSE_SCANNER, {"scanner_id": scanner_id})()
 
     def _decode(self, message: pa.Buffer) -> Frame:
         if message.size > self._settings.request_bytes_max:
@@ -171,46 +180,48 @@ class Handler:
             raise UnavailableError("the server is stopping; try again later")
         return decode_frame(stream.assembly.request) if stream.assembly.add(piece) else None
 
-    def _perform(self, call: Call[Any], frame: Frame, stream: Stream, gone: Gone, limits: BodyLimits) -> Any:
+    def _perform(self, asked: Asked, stream: Stream, gone: Gone) -> Any:
+        frame, call = asked.frame, asked.call
         if len(frame.bodies) > 1:
             raise InvalidError("a request carries one batch at most", bodies=len(frame.bodies))
-        arguments = call.decode_arguments(frame.header.get("args"), read_batches(frame, limits))
-        asked = arguments.get("call")
+        arguments = call.decode_arguments(frame.header.get("args"), read_batches(frame, asked.limits))
         if call is PULL:
-            return self._pull(arguments["call"], gone)
+            return self._pull(asked.principal, arguments["call"], gone)
+        method = self._dispatch.method(asked.principal, call, arguments)
         request_id = frame.header.get("request")
         if request_id is None or not call.once:
-            result = self._call_node(call, arguments)
+            result = self._call(method, asked.principal)
         else:
-            result = self._kept_results.once(request_id, call.name, lambda: self._call_node(call, arguments))
-        if isinstance(asked, WriteCall):
-            stream.rows += asked.batch.num_rows
+            perform = partial(self._call, method, asked.principal)
+            result = self._kept_results.once(asked.principal, request_id, call.name, perform)
+        written = arguments.get("call")
+        if isinstance(written, WriteCall):
+            stream.rows += written.batch.num_rows
         return result
 
-    def _call_node(self, call: Call[Any], arguments: dict[str, Any]) -> Any:
-        who = current()
-        self._admission.reserve_slot("calls", self._settings.calls_max, who)
+    def _call(self, method: Callable[[], Any], principal: str) -> Any:
+        self._admission.reserve_slot("calls", self._settings.calls_max, principal)
         try:
-            return getattr(self._node, call.name)(**arguments)
+            return method()
         finally:
-            self._admission.release_slot("calls", who)
+            self._admission.release_slot("calls", principal)
 
-    def _pull(self, asked: PullChanges, gone: Gone) -> list[ChangePage]:
+    def _pull(self, principal: str, asked: PullChanges, gone: Gone) -> list[ChangePage]:
         # In slices, so that neither a client that went away nor a server that stops is waited for.
         settings = self._settings
         end_ms = self._clock.monotonic_ms() + min(asked.wait_ms, settings.wait_ms_max)
         capped = min(asked.max_bytes, settings.request_bytes_max)
-        who = current()
-        self._admission.reserve_slot("waits", settings.waits_max, who)
+        self._admission.reserve_slot("waits", settings.waits_max, principal)
         try:
             while True:
                 left_ms = max(0, end_ms - self._clock.monotonic_ms())
                 wait_ms = min(left_ms, settings.wait_slice_ms)
-                pages = self._node.pull_changes(replace(asked, wait_ms=wait_ms, max_bytes=capped))
+                call = replace(asked, wait_ms=wait_ms, max_bytes=capped)
+                pages = self._dispatch.method(principal, PULL, {"call": call})()
                 if pages or left_ms <= wait_ms or gone() or self._admission.closed:
                     return pages
         finally:
-            self._admission.release_slot("waits", who)
+            self._admission.release_slot("waits", principal)
 
     def refuse(self, error: PenstockError, call_id: int = -1) -> Reply:
         """Return the reply that says an error."""

@@ -13,7 +13,6 @@ from itertools import islice
 from typing import Any, Final
 
 from penstock.errors import InvalidError, PenstockError, UnavailableError
-from penstock.model.node.principal import current
 from penstock.runtime.clock import Clock
 
 RESULTS_MAX: Final = 4_096
@@ -44,8 +43,8 @@ class KeptResults:
         # Apart for each caller: one with many requests does not push out the results of another.
         self._callers: dict[str, OrderedDict[str, _KeptResult]] = {}
 
-    def once(self, request_id: object, call: str, perform: Callable[[], Any]) -> Any:
-        """Return what `perform` returns, or what it returned when the same request came before.
+    def once(self, who: str, request_id: object, call: str, perform: Callable[[], Any]) -> Any:
+        """Return what `perform` returns, or what it returned when the same request of `who` came before.
 
         Raises:
             InvalidError: the id is none, or that of another call.
@@ -54,7 +53,6 @@ class KeptResults:
         """
         if type(request_id) is not str or not 0 < len(request_id) <= REQUEST_ID_LENGTH_MAX:
             raise InvalidError("malformed message: a request has an id of a few letters")
-        who = current()
         while True:
             kept, mine = self._find(who, request_id, call)
             if mine:

@@ -55,7 +55,7 @@ def lookup_join(
     checked = Options(checked.for_spark() | {"url": checked.url})
     link = planning_link(checked)
     checked = checked.pinned(link.database)
-    info = link.retry.run(lambda: link.node.table(table))
+    info = link.retry.run(lambda: link.node.catalog.table(table))
     keys = _key_places(info, _key_columns(info, on), df.schema)
     named = None if columns is None else project(name_list(columns), info.schema)
     chosen = named or tuple(n for n in info.schema.names if n not in info.primary_key)

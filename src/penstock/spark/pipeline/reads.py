@@ -124,7 +124,7 @@ def cut(url: str | None, table: str, **options: Any) -> str:
         UnavailableError: no server answers.
     """
     link = planning_link(Options({"url": url, "table": table} | options))
-    info = link.retry.run(lambda: link.node.table(table))
+    info = link.retry.run(lambda: link.node.catalog.table(table))
     pin = CutPin.take(link, info.table_id)
     pin.release()
     return write_cut(link.database, info.table_id, pin.offsets)
@@ -161,7 +161,7 @@ def _asked(spark: SparkSession, url: str | None, table: str, given: Mapping[str,
     ensure_registered(spark)
     if local_context(spark) is not None:
         link = planning_link(options)
-        info = link.retry.run(lambda: link.node.table(options.table))
+        info = link.retry.run(lambda: link.node.catalog.table(options.table))
         check_read_options(options, link, info)
     return options.for_spark() | {"url": options.url}
 
@@ -179,5 +179,5 @@ def _cut_text(
     if not isinstance(given, Mapping):
         raise InvalidError("a cut is what pks.cut or cut() of a table returns; pass it unchanged", found=repr(given))
     link = planning_link(Options({"url": url, "table": table} | dict(options)))
-    info = link.retry.run(lambda: link.node.table(table))
+    info = link.retry.run(lambda: link.node.catalog.table(table))
     return write_cut(link.database, info.table_id, given)

@@ -56,8 +56,8 @@ def create_table(
     checked = check_use(Options({"url": url, "table": table} | options))
     link = planning_link(checked)
     database = checked.table.partition(".")[0]
-    link.retry.run(lambda: link.node.create_database(database, if_not_exists=True))
-    return link.once(lambda node: node.create_table(checked.table, spec, if_not_exists=if_not_exists))
+    link.retry.run(lambda: link.node.catalog.create_database(database, if_not_exists=True))
+    return link.once(lambda node: node.catalog.create_table(checked.table, spec, if_not_exists=if_not_exists))
 
 
 def _columns(data: DataFrame | StructType | Schema | pa.Schema | str) -> Schema | pa.Schema | str:

@@ -22,7 +22,7 @@ def views(spark: SparkSession, url: str | None, database: str, **options: Any) -
         DatabaseNotFoundError: there is no such database.
     """
     link = planning_link(Options({"url": url} | options))
-    names = link.retry.run(lambda: link.node.list_tables(database))
+    names = link.retry.run(lambda: link.node.catalog.list_tables(database))
     for name in names:
         relation(spark, url, f"{database}.{name}", **options).createOrReplaceTempView(quoted(name))
     return names

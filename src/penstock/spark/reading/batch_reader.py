@@ -39,7 +39,7 @@ class BatchReader(DataSourceReader):
         assert split_rows is not None, "it has a default"
         if request.options.is_set("as_of"):
             check_there(link, request.info, as_of_offsets(link, request.info, request.options.get("as_of") or ""))
-        stats = link.retry.run(lambda: link.node.stats(request.info.table_id))
+        stats = link.retry.run(lambda: link.node.tables.stats(request.info.table_id))
         splits = plan_splits(stats.buckets, split_rows, keyed=request.info.keyed)
         if request.info.partitioned:
             known = {bucket.bucket.partition or "" for bucket in stats.buckets}
@@ -104,7 +104,7 @@ def _log_rows(
     link: Link, request: ReadRequest, bucket: TableBucket, *, x: int, start: int, end: int
 ) -> Iterator[pa.RecordBatch]:
     info = request.info
-    base = link.retry.run(lambda: link.node.log_state(info.table_id)).first_kept(bucket, x)
+    base = link.retry.run(lambda: link.node.changes.log_state(info.table_id)).first_kept(bucket, x)
     if x < base:
         raise OffsetOutOfRangeError(
             "the cut is below the base: what it shows is no longer kept", bucket=bucket, offset=x, base=base

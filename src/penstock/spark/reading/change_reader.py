@@ -46,7 +46,7 @@ class ChangeReader(DataSourceReader):
         """Return a split for each bucket; changes of one bucket stay in order."""
         request = self._request
         link = planning_link(request.options)
-        buckets = link.retry.run(lambda: link.node.buckets(request.info.table_id))
+        buckets = link.retry.run(lambda: link.node.catalog.buckets(request.info.table_id))
         if request.options.is_set("end"):
             require_whole_partitions(as_of_offsets(link, request.info, request.options.get("end") or ""), buckets)
         splits: list[InputPartition] = [Split(bucket) for bucket in buckets]
@@ -65,7 +65,7 @@ class ChangeReader(DataSourceReader):
         named = named_offsets(link, request.info, self._start)
         # What was read up to the end already need not be there any more.
         mine = {b: ends[b] for b in partition.buckets(ends) if named.get(b, b.first_offset(ends[b])) < ends[b]}
-        state = readable_at(link.retry.run(lambda: link.node.log_state(request.info.table_id)), mine)
+        state = readable_at(link.retry.run(lambda: link.node.changes.log_state(request.info.table_id)), mine)
         for bucket, start in resolve_starts(link, request.info, self._start, state, only=mine).items():
             yield from read_changes(link, request, bucket, start=start, end=ends[bucket], images=self._images)
 

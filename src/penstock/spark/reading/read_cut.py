@@ -62,4 +62,4 @@ def execution_cut(link: Link, info: TableInfo, plan_id: str) -> Mapping[TableBuc
         TableNotFoundError: the table was dropped.
     """
     name = execution_name(plan_id)
-    return link.retry.run(lambda: link.node.named_cut(info.table_id, name, CUT_TTL_MS)).offsets
+    return link.retry.run(lambda: link.node.scan.named_cut(info.table_id, name, CUT_TTL_MS)).offsets

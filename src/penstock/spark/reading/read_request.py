@@ -41,7 +41,7 @@ class ReadRequest:
             SchemaMismatchError: the columns are not the table's.
             InvalidError: an option is not understood.
         """
-        info = link.retry.run(lambda: link.node.table(options.table))
+        info = link.retry.run(lambda: link.node.catalog.table(options.table))
         source = source_of(options)
         check_fits(schema, offered(info, source, None))
         own = tuple(name for name in schema.names if name not in RESERVED_NAMES)

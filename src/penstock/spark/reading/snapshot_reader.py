@@ -51,7 +51,7 @@ class SnapshotReader(DataSourceReader):
         """
         link = planning_link(self._request.options)
         call = AcquireLease(f"spark-{uuid.uuid4().hex}", LEASE_MS, latest=(self._request.info.table_id,))
-        lease = link.retry.run(lambda: link.node.acquire_lease(call))
+        lease = link.retry.run(lambda: link.node.leases.acquire(call))
         for bucket, reason in lease.unavailable.items():
             raise SnapshotNotFoundError("a bucket has no snapshot to read", bucket=bucket, reason=reason)
         return [SnapshotSplit(snapshot, lease.lease_id) for snapshot in lease.snapshots.values()]
@@ -66,7 +66,7 @@ class SnapshotReader(DataSourceReader):
         request = self._request
         link = link_for(request.options)
         try:
-            link.retry.run(lambda: link.node.renew_lease(partition.lease_id, LEASE_MS))
+            link.retry.run(lambda: link.node.leases.renew(partition.lease_id, LEASE_MS))
         except LeaseNotFoundError as error:
             raise LeaseNotFoundError(
                 "the read was planned more than an hour ago, and its lease has expired; load the table again",

@@ -35,7 +35,7 @@ class Renewal:
     def _run(self) -> None:
         while not self._ended.wait(self._seconds):
             try:
-                self._link.node.renew_owner(self._token)
+                self._link.node.owners.renew(self._token)
             except PenstockError as error:
                 # Away: the next round tries again. Fenced: whoever writes next is told so, and by whom.
                 if not error.retriable:

@@ -44,7 +44,7 @@ class PenstockDataSource(DataSource):
     def schema(self) -> StructType:
         """Return the table's columns; of its log, with what a change adds."""
         link = planning_link(self._checked)
-        info = link.retry.run(lambda: link.node.table(self._checked.table))
+        info = link.retry.run(lambda: link.node.catalog.table(self._checked.table))
         source = source_of(self._checked)
         if source is ScanSource.LOG:
             from penstock.spark.sources.read_options import check_read_options  # noqa: PLC0415 - as below

@@ -54,7 +54,7 @@ class StreamLease:
     def drop(self, lease_id: str) -> None:
         """Give the lease back; idempotent."""
         try:
-            self._link.retry.run(lambda: self._link.node.drop_lease(lease_id))
+            self._link.retry.run(lambda: self._link.node.leases.drop(lease_id))
         except LeaseNotFoundError:
             return
 
@@ -62,7 +62,7 @@ class StreamLease:
         call = AcquireLease(
             lease_id, max(self._retain_ms or 0, SNAPSHOT_MS), cuts=(CutOffsets(self._table_id, dict(offsets)),)
         )
-        info = self._link.retry.run(lambda: self._link.node.acquire_lease(call))
+        info = self._link.retry.run(lambda: self._link.node.leases.acquire(call))
         for bucket, reason in info.unavailable.items():
             _log.warning("the log of a bucket cannot be kept bucket=%s reason=%s", bucket, reason)
         self._touched = time.monotonic()

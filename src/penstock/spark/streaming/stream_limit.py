@@ -34,7 +34,7 @@ class StreamLimit:
     def _rows_of_bytes(self, link: Link, table_id: int) -> int | None:
         if self._bytes is None:
             return None
-        stats = link.retry.run(lambda: link.node.stats(table_id))
+        stats = link.retry.run(lambda: link.node.tables.stats(table_id))
         return max(1, self._bytes * max(stats.rows, 1) // max(stats.bytes, 1))
 
 

@@ -134,11 +134,11 @@ class StreamPlan:
         return self._link.retry.run(lambda: self._scanned_to(call, rows, x), when=_worth_scanning_again)
 
     def _scanned_to(self, call: OpenScan, rows: int, x: int) -> int:
-        page = self._link.node.open_scanner(call)
+        page = self._link.node.scan.open(call)
         count, number = page.rows, 0
         while page.has_more and page.scanner_id is not None:
             number += 1
-            page = self._link.node.next_page(page.scanner_id, number)
+            page = self._link.node.scan.next_page(page.scanner_id, number)
             count += page.rows
         return x if count < rows else page.next_offset
 
@@ -237,7 +237,7 @@ class StreamPlan:
         return known.base
 
     def _state(self) -> LogState:
-        return self._link.retry.run(lambda: self._link.node.log_state(self._info.table_id))
+        return self._link.retry.run(lambda: self._link.node.changes.log_state(self._info.table_id))
 
 
 def _worth_scanning_again(error: PenstockError) -> bool:

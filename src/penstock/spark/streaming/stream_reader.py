@@ -104,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         start = partition.start
         if not self._fails_on_loss:
-            state = link.retry.run(lambda: link.node.log_state(request.info.table_id))
+            state = link.retry.run(lambda: link.node.changes.log_state(request.info.table_id))
             base = state.base(bucket, start)
             if base is None:
                 _log.warning("the partition was dropped, and what was unread with it bucket=%s", bucket)

@@ -88,7 +88,7 @@ def forget_owner(link: Link, plan: WritePlan, owner: str) -> None:
     """Drop a job's owner; what it did not commit is dropped with it."""
     # Not there: this was asked before, and the answer was lost.
     with contextlib.suppress(OwnerNotFoundError):
-        link.retry.run(lambda: link.node.drop_owner(plan.info.table_id, owner, undo=True))
+        link.retry.run(lambda: link.node.owners.drop(plan.info.table_id, owner, undo=True))
 
 
 def check_overwrite(plan: WritePlan) -> None:

@@ -34,7 +34,7 @@ def to_buckets(df: DataFrame, url: str | None, table: str, **options: Any) -> Da
     """
     checked = check_use(Options({"url": url, "table": table} | options))
     link = planning_link(checked)
-    info = link.retry.run(lambda: link.node.table(checked.table))
+    info = link.retry.run(lambda: link.node.catalog.table(checked.table))
     if not info.keyed:
         raise UnsupportedError("rows of a log table belong to no bucket; use repartition", table=info.path)
     sources = []

@@ -76,7 +76,7 @@ def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str, *, ttl_ms
     with forgotten_wait(incarnation):
         while True:
             try:
-                return link.retry.run(lambda: link.node.acquire_owner(call))
+                return link.retry.run(lambda: link.node.owners.acquire(call))
             except LockedError as error:
                 now = time.monotonic()
                 if give_up is None:
@@ -131,7 +131,7 @@ def begin(link: Link, grant: OwnerGrant, epoch: int) -> JobEpoch:
         ConflictError: a later epoch is committed: the checkpoint was reset.
         FencedError: another holder has taken over.
     """
-    begun = link.retry.run(lambda: link.node.begin_epoch(grant.token, epoch))
+    begun = link.retry.run(lambda: link.node.owners.begin(grant.token, epoch))
     token = OwnerToken.from_bytes(grant.token).at(fence=begun.fence, epoch=epoch).to_bytes()
     return JobEpoch(grant.token, token, epoch, grant.ttl_ms, committed=begun.status is EpochStatus.COMMITTED)
 
@@ -164,7 +164,7 @@ def commit(link: Link, plan: WritePlan, epoch: JobEpoch, written: Iterable[Writt
             deletes=without,
         )
     attempts = {task.attempt: task.rows for task in tasks if task.rows}
-    link.retry.run(lambda: link.node.commit_epoch(epoch.session, epoch.epoch, attempts, replaces=replaces))
+    link.retry.run(lambda: link.node.owners.commit(epoch.session, epoch.epoch, attempts, replaces=replaces))
 
 
 def undo(link: Link, session: bytes) -> int:
@@ -173,7 +173,7 @@ def undo(link: Link, session: bytes) -> int:
     Return how many rows were put back as they had been.
     """
     try:
-        return link.node.undo_owner(session).keys
+        return link.node.owners.undo(session).keys
     except PenstockError as error:
         _log.warning("could not undo at once; it is undone when the job begins again: %s", error)
         return 0
@@ -182,6 +182,6 @@ def undo(link: Link, session: bytes) -> int:
 def release(link: Link, session: bytes) -> None:
     """Give the columns back, as far as the server answers: they are free when the time is up."""
     try:
-        link.node.release_owner(session)
+        link.node.owners.release(session)
     except PenstockError as error:
         _log.warning("could not release the owner; it ends by itself when its time is up: %s", error)

@@ -71,7 +71,7 @@ class TaskWriter:
         if self.staged or rows == 0:
             end = AttemptEnd(attempt, rows)
         else:
-            end = link.retry.run(lambda: link.node.end_attempt(token, attempt, rows))
+            end = link.retry.run(lambda: link.node.owners.end_attempt(token, attempt, rows))
         before, after, deletes, without = images
         return Written(end.attempt, end.rows, before, after, deletes, without)
 
@@ -144,7 +144,7 @@ class Calls:
 
     def _send(self, call: WriteCall) -> WriteResult:
         node = self._link.node
-        send = node.stage if self._staged else node.write
+        send = node.owners.stage if self._staged else node.tables.write
         return self._link.retry.run(lambda: send(call))
 
 

@@ -83,7 +83,7 @@ def plan_write(options: Options, link: Link, data: StructType) -> WritePlan:
         SchemaMismatchError: the data does not fit the table; names the column.
         TableNotFoundError: there is no such table.
     """
-    info = link.retry.run(lambda: link.node.table(options.table))
+    info = link.retry.run(lambda: link.node.catalog.table(options.table))
     operation = _operation(options, info)
     mode = AggMode.parse(options.get("agg_mode") or AggMode.ACCUMULATE)
     if options.is_set("agg_mode") and info.merge_engine is not MergeEngine.AGGREGATE:
@@ -160,11 +160,11 @@ def _grow(options: Options, link: Link, info: TableInfo, strangers: list[StructF
         # Another job may add it at the same time: then the data is checked against what that one added.
         with suppress(AlreadyExistsError):
             _add_column(link, info.table_id, field.name, kind)
-    return link.retry.run(lambda: link.node.table(options.table))
+    return link.retry.run(lambda: link.node.catalog.table(options.table))
 
 
 def _add_column(link: Link, table_id: int, name: str, kind: pa.DataType) -> None:
-    link.once(lambda node: node.add_column(table_id, name, kind))
+    link.once(lambda node: node.catalog.add_column(table_id, name, kind))
 
 
 def _named(info: TableInfo, wanted: tuple[str, ...]) -> tuple[str, ...]:

@@ -311,7 +311,7 @@ def test_lost_replies_are_asked_for_again_without_loss(table: Table, node: FakeN
 def test_starts_that_cannot_be_read_are_refused(table: Table, node: FakeNode) -> None:
     with pytest.raises(OffsetOutOfRangeError, match=r"beyond the bucket's end.* offset=1000 end="):
         table.changes(start={0: 1_000})
-    node.tables[1].bases[TableBucket("shop.orders", None, 0)] = 2
+    node.made[1].bases[TableBucket("shop.orders", None, 0)] = 2
     with pytest.raises(OffsetOutOfRangeError, match=r"no longer kept; .* start at EARLIEST .* offset=1 base=2"):
         table.changes(start={0: 1})
     assert rows(table.changes(start=EARLIEST, buckets=[0]))[0]["_offset"] == 2

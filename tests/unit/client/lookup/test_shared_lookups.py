@@ -216,10 +216,10 @@ class HeldNode(FakeNode):
         self.arrived = threading.Event()
         self.go = threading.Event()
 
-    def lookup(self, call: LookupCall) -> LookupResult:
+    def lookup_rows(self, call: LookupCall) -> LookupResult:
         self.arrived.set()
         assert self.go.wait(30)
-        return super().lookup(call)
+        return super().lookup_rows(call)
 
 
 def test_a_closed_connection_says_so_and_waits_for_nobody() -> None:

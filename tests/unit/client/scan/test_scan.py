@@ -143,7 +143,7 @@ def test_a_snapshot_that_is_gone_ends_the_scan_for_good(table: Table, node: Fake
     next(scan)
     node.sessions.clear()
     for bucket in node.buckets(1):
-        node.tables[1].bases[bucket] = 1_000
+        node.made[1].bases[bucket] = 1_000
 
     with pytest.raises(OffsetOutOfRangeError, match="base=1000"):
         list(scan)

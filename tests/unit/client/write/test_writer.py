@@ -99,7 +99,7 @@ def test_a_lost_reply_is_asked_for_again_and_applied_once(make_table: MakeTable,
 
     assert node.calls.count("write") == 3
     assert len(node.applied) == 1
-    assert sum(len(log) for log in node.tables[1].logs.values()) == 1
+    assert sum(len(log) for log in node.made[1].logs.values()) == 1
 
 
 def test_flush_raises_the_first_cause_and_later_calls_raise_it_again(make_table: MakeTable, node: FakeNode) -> None:

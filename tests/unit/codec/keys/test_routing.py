@@ -14,7 +14,7 @@ import pytest
 from penstock.codec.keys.routing import bucket_of, xxhash64
 from penstock.errors import InvalidError
 
-FIXTURE = json.loads((Path(__file__).parents[2] / "fixtures" / "spark_xxhash64.json").read_text())
+FIXTURE = json.loads((Path(__file__).parents[3] / "fixtures" / "spark_xxhash64.json").read_text())
 CASES = FIXTURE["cases"]
 
 

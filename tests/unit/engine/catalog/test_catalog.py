@@ -24,6 +24,7 @@ from penstock.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
+from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import LIFE_OFFSETS
 from penstock.model.place.change import OFFSET_MAX
 from penstock.model.table.partition import PartitionInfo
@@ -68,7 +69,7 @@ def test_the_default_database_is_always_there_and_stays(reopen: Callable[[], Cat
     catalog = reopen()
 
     assert catalog.list_databases() == ["default"]
-    assert catalog.create_table("orders", ORDERS).path == "default.orders"
+    assert catalog.create_table("orders", ORDERS, creator=LOCAL).path == "default.orders"
     with pytest.raises(InvalidError, match="always there"):
         catalog.drop_database("default", cascade=True)
 
@@ -98,7 +99,10 @@ def test_databases_are_created_listed_and_dropped(catalog: Catalog, reopen: Call
 
 
 def test_a_database_with_tables_goes_only_with_cascade(catalog: Catalog, reopen: Callable[[], Catalog]) -> None:
-    first, second = catalog.create_table("shop.a", ORDERS), catalog.create_table("shop.b", ORDERS)
+    first, second = (
+        catalog.create_table("shop.a", ORDERS, creator=LOCAL),
+        catalog.create_table("shop.b", ORDERS, creator=LOCAL),
+    )
 
     with pytest.raises(InvalidError, match=r"cascade .*tables=2"):
         catalog.drop_database("shop")
@@ -109,7 +113,7 @@ def test_a_database_with_tables_goes_only_with_cascade(catalog: Catalog, reopen:
 def test_a_created_table_is_found_by_path_and_id_after_reopening(
     catalog: Catalog, reopen: Callable[[], Catalog]
 ) -> None:
-    info = catalog.create_table("shop.orders", ORDERS)
+    info = catalog.create_table("shop.orders", ORDERS, creator=LOCAL)
 
     for opened in (catalog, reopen()):
         assert opened.table("shop.orders") == info
@@ -121,23 +125,23 @@ def test_a_created_table_is_found_by_path_and_id_after_reopening(
 
 
 def test_a_name_is_taken_once_in_any_case(catalog: Catalog) -> None:
-    info = catalog.create_table("shop.orders", ORDERS)
+    info = catalog.create_table("shop.orders", ORDERS, creator=LOCAL)
 
-    assert catalog.create_table("shop.orders", TOTALS, if_not_exists=True) == info
+    assert catalog.create_table("shop.orders", TOTALS, if_not_exists=True, creator=LOCAL) == info
     for path, told in (("shop.orders", "pass if_not_exists=True"), ("shop.Orders", "differs only in case")):
         with pytest.raises(AlreadyExistsError, match=rf"{told}.* table=shop\.orders"):
-            catalog.create_table(path, ORDERS)
+            catalog.create_table(path, ORDERS, creator=LOCAL)
 
 
 @pytest.mark.parametrize("path", ["", "a.b.c", "shop.", "shop.../x", "../shop.x"])
 def test_a_table_with_an_invalid_path_is_refused(catalog: Catalog, path: str) -> None:
     with pytest.raises(InvalidError):
-        catalog.create_table(path, ORDERS)
+        catalog.create_table(path, ORDERS, creator=LOCAL)
 
 
 def test_what_is_not_there_is_named_with_what_to_do(catalog: Catalog) -> None:
     with pytest.raises(DatabaseNotFoundError, match="create_database database='nope'"):
-        catalog.create_table("nope.orders", ORDERS)
+        catalog.create_table("nope.orders", ORDERS, creator=LOCAL)
     with pytest.raises(DatabaseNotFoundError):
         catalog.list_tables("nope")
     with pytest.raises(TableNotFoundError, match=r"create it, or look at list_tables table=shop\.orders"):
@@ -150,7 +154,7 @@ def test_what_is_not_there_is_named_with_what_to_do(catalog: Catalog) -> None:
 
 
 def test_a_dropped_table_is_dropping_until_forgotten(catalog: Catalog, reopen: Callable[[], Catalog]) -> None:
-    info = catalog.create_table("shop.orders", ORDERS)
+    info = catalog.create_table("shop.orders", ORDERS, creator=LOCAL)
     catalog.drop_table("shop.orders")
 
     for opened in (catalog, reopen()):
@@ -171,7 +175,7 @@ def test_a_dropped_table_is_dropping_until_forgotten(catalog: Catalog, reopen: C
 def test_ids_are_never_used_again(catalog: Catalog, reopen: Callable[[], Catalog]) -> None:
     ids = []
     for _ in range(3):
-        ids.append(catalog.create_table("shop.orders", ORDERS).table_id)
+        ids.append(catalog.create_table("shop.orders", ORDERS, creator=LOCAL).table_id)
         catalog.drop_table("shop.orders")
         catalog.forget(ids[-1])
         catalog = reopen()
@@ -181,7 +185,7 @@ def test_ids_are_never_used_again(catalog: Catalog, reopen: Callable[[], Catalog
 
 def test_nothing_is_left_of_a_forgotten_table(catalog: Catalog, store: FullStore) -> None:
     before = {entry.key for entry in store.list("")}
-    info = catalog.create_table("shop.orders", BY_DAY)
+    info = catalog.create_table("shop.orders", BY_DAY, creator=LOCAL)
     catalog.add_column(info.table_id, "note", "string")
     catalog.partitions.create(info.table_id, NEW_YEAR)
     catalog.partitions.create(info.table_id, {"day": date(2024, 1, 2)})
@@ -195,7 +199,7 @@ def test_nothing_is_left_of_a_forgotten_table(catalog: Catalog, store: FullStore
 
 
 def test_an_added_column_makes_a_new_schema_and_keeps_the_old(catalog: Catalog, reopen: Callable[[], Catalog]) -> None:
-    info = catalog.create_table("shop.orders", ORDERS)
+    info = catalog.create_table("shop.orders", ORDERS, creator=LOCAL)
 
     grown = catalog.add_column(info.table_id, "note", pa.string())
 
@@ -222,7 +226,7 @@ def test_an_added_column_makes_a_new_schema_and_keeps_the_old(catalog: Catalog, 
 def test_a_column_that_does_not_fit_is_refused(
     catalog: Catalog, spec: Any, column: tuple[Any, ...], message: str
 ) -> None:
-    info = catalog.create_table("shop.t", spec)
+    info = catalog.create_table("shop.t", spec, creator=LOCAL)
 
     with pytest.raises(InvalidError, match=message):
         catalog.add_column(info.table_id, *column)
@@ -230,7 +234,7 @@ def test_a_column_that_does_not_fit_is_refused(
 
 
 def test_a_column_that_differs_in_case_alone_is_there_already(catalog: Catalog) -> None:
-    info = catalog.create_table("shop.t", ORDERS)
+    info = catalog.create_table("shop.t", ORDERS, creator=LOCAL)
 
     with pytest.raises(AlreadyExistsError, match="there is a column of that name"):
         catalog.add_column(info.table_id, "V", "string")
@@ -238,7 +242,7 @@ def test_a_column_that_differs_in_case_alone_is_there_already(catalog: Catalog) 
 
 
 def test_an_aggregate_table_takes_a_column_with_its_function(catalog: Catalog) -> None:
-    info = catalog.create_table("shop.t", TOTALS)
+    info = catalog.create_table("shop.t", TOTALS, creator=LOCAL)
 
     grown = catalog.add_column(info.table_id, "names", "string", "listagg", delimiter=";")
 
@@ -246,7 +250,7 @@ def test_an_aggregate_table_takes_a_column_with_its_function(catalog: Catalog) -
 
 
 def test_properties_are_changed_and_set_back(catalog: Catalog, reopen: Callable[[], Catalog]) -> None:
-    info = catalog.create_table("shop.orders", ORDERS)
+    info = catalog.create_table("shop.orders", ORDERS, creator=LOCAL)
 
     changed = catalog.set_properties(info.table_id, {"log.retention": "1h", "delete.behavior": "disable"})
     assert changed.options.log_retention_ms == 3_600_000
@@ -261,7 +265,7 @@ def test_properties_are_changed_and_set_back(catalog: Catalog, reopen: Callable[
 
 
 def test_partitions_are_created_listed_and_dropped(catalog: Catalog, reopen: Callable[[], Catalog]) -> None:
-    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    table_id = catalog.create_table("shop.days", BY_DAY, creator=LOCAL).table_id
 
     created = catalog.partitions.create(table_id, NEW_YEAR)
     assert (created.partition_id, created.name) == (1, "day=2024-01-01")
@@ -286,7 +290,7 @@ def test_partitions_are_created_listed_and_dropped(catalog: Catalog, reopen: Cal
 
 
 def test_missing_partitions_are_made_in_one_step_up_to_the_limit(catalog: Catalog, store: FullStore) -> None:
-    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    table_id = catalog.create_table("shop.days", BY_DAY, creator=LOCAL).table_id
     names = ["day=2024-01-02", "day=2024-01-01", "day=2024-01-02"]
 
     made = catalog.partitions.ensure(table_id, names)
@@ -299,8 +303,8 @@ def test_missing_partitions_are_made_in_one_step_up_to_the_limit(catalog: Catalo
 
 
 def test_partitions_need_a_partitioned_table_and_fitting_values(catalog: Catalog) -> None:
-    plain = catalog.create_table("shop.orders", ORDERS).table_id
-    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    plain = catalog.create_table("shop.orders", ORDERS, creator=LOCAL).table_id
+    table_id = catalog.create_table("shop.days", BY_DAY, creator=LOCAL).table_id
 
     with pytest.raises(UnsupportedError, match="not partitioned"):
         catalog.partitions.create(plain, NEW_YEAR)
@@ -316,13 +320,13 @@ def test_partitions_need_a_partitioned_table_and_fitting_values(catalog: Catalog
 def test_a_failed_commit_changes_nothing_in_memory(
     catalog: Catalog, store: FullStore, reopen: Callable[[], Catalog]
 ) -> None:
-    info = catalog.create_table("shop.days", BY_DAY)
+    info = catalog.create_table("shop.days", BY_DAY, creator=LOCAL)
     partition = catalog.partitions.create(info.table_id, NEW_YEAR)
     store.full = True
 
     for change in (
         lambda: catalog.create_database("more"),
-        lambda: catalog.create_table("shop.more", ORDERS),
+        lambda: catalog.create_table("shop.more", ORDERS, creator=LOCAL),
         lambda: catalog.drop_table("shop.days"),
         lambda: catalog.drop_database("shop", cascade=True),
         lambda: catalog.add_column(info.table_id, "note", "string"),
@@ -339,15 +343,15 @@ def test_a_failed_commit_changes_nothing_in_memory(
         assert opened.tables() == [info]
         assert opened.partitions.of(info.table_id) == [partition]
         assert opened.dropped() == []
-    assert catalog.create_table("shop.more", ORDERS).table_id == info.table_id + 1
+    assert catalog.create_table("shop.more", ORDERS, creator=LOCAL).table_id == info.table_id + 1
 
 
 def test_a_second_writer_of_the_store_is_noticed(catalog: Catalog, reopen: Callable[[], Catalog]) -> None:
     other = reopen()
-    other.create_table("shop.theirs", ORDERS)
+    other.create_table("shop.theirs", ORDERS, creator=LOCAL)
 
     with pytest.raises(ConflictError):
-        catalog.create_table("shop.ours", ORDERS)
+        catalog.create_table("shop.ours", ORDERS, creator=LOCAL)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +361,7 @@ def test_a_second_writer_of_the_store_is_noticed(catalog: Catalog, reopen: Calla
 def test_an_entry_that_cannot_be_read_is_corruption(
     catalog: Catalog, store: FullStore, reopen: Callable[[], Catalog], key: str, value: bytes
 ) -> None:
-    catalog.create_table("shop.orders", ORDERS)
+    catalog.create_table("shop.orders", ORDERS, creator=LOCAL)
     store.commit([Put(key, value)])
 
     with pytest.raises(CorruptionError, match=f"key={key}"):
@@ -369,7 +373,7 @@ def test_threads_that_create_tables_get_distinct_ids(catalog: Catalog) -> None:
 
     def create(worker: int) -> None:
         for number in range(10):
-            found.append(catalog.create_table(f"shop.t{worker}_{number}", ORDERS).table_id)
+            found.append(catalog.create_table(f"shop.t{worker}_{number}", ORDERS, creator=LOCAL).table_id)
 
     threads = [threading.Thread(target=create, args=(worker,)) for worker in range(4)]
     for thread in threads:
@@ -382,7 +386,7 @@ def test_threads_that_create_tables_get_distinct_ids(catalog: Catalog) -> None:
 
 def test_no_name_of_a_user_stands_in_a_key_unescaped(catalog: Catalog, store: FullStore) -> None:
     spec = make_spec("c STRING, id BIGINT, PRIMARY KEY (c, id)", partitioned_by="c")
-    table_id = catalog.create_table("shop.odd", spec).table_id
+    table_id = catalog.create_table("shop.odd", spec, creator=LOCAL).table_id
     catalog.partitions.create(table_id, {"c": "../../\n\x00ü"})
 
     def printable(entry: Entry) -> bool:
@@ -394,7 +398,7 @@ def test_no_name_of_a_user_stands_in_a_key_unescaped(catalog: Catalog, store: Fu
 def test_a_partition_begins_in_a_life_that_none_of_its_name_had(
     catalog: Catalog, reopen: Callable[[], Catalog]
 ) -> None:
-    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    table_id = catalog.create_table("shop.days", BY_DAY, creator=LOCAL).table_id
     begun = [catalog.partitions.create(table_id, NEW_YEAR).first_offset]
     for turn in range(6):
         drop(catalog, table_id, NEW_YEAR)
@@ -410,7 +414,7 @@ def test_a_partition_begins_in_a_life_that_none_of_its_name_had(
 
 
 def test_partitions_that_are_created_together_begin_together(catalog: Catalog) -> None:
-    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    table_id = catalog.create_table("shop.days", BY_DAY, creator=LOCAL).table_id
     catalog.partitions.ensure(table_id, ["day=2024-01-01", "day=2024-01-02"])
     drop(catalog, table_id, NEW_YEAR)
 
@@ -422,7 +426,7 @@ def test_partitions_that_are_created_together_begin_together(catalog: Catalog) -
 def test_a_partition_stored_before_lives_were_began_at_0(
     catalog: Catalog, store: FullStore, reopen: Callable[[], Catalog]
 ) -> None:
-    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    table_id = catalog.create_table("shop.days", BY_DAY, creator=LOCAL).table_id
     for _ in range(2):
         catalog.partitions.create(table_id, NEW_YEAR)
         drop(catalog, table_id, NEW_YEAR)
@@ -442,7 +446,7 @@ def test_a_partition_stored_before_lives_were_began_at_0(
 def test_a_table_whose_offsets_are_used_up_takes_no_more_partitions(
     catalog: Catalog, store: FullStore, reopen: Callable[[], Catalog]
 ) -> None:
-    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    table_id = catalog.create_table("shop.days", BY_DAY, creator=LOCAL).table_id
     catalog.partitions.create(table_id, NEW_YEAR)
     lives = (OFFSET_MAX + 1) // LIFE_OFFSETS
     store.commit([Put(f"catalog/counter/{table_id}", str(lives).encode())])
@@ -458,7 +462,7 @@ def test_a_table_whose_offsets_are_used_up_takes_no_more_partitions(
 
 
 def test_a_partition_that_was_dropped_already_is_not_taken_for_the_next_of_its_name(catalog: Catalog) -> None:
-    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    table_id = catalog.create_table("shop.days", BY_DAY, creator=LOCAL).table_id
     old = catalog.partitions.create(table_id, NEW_YEAR)
     assert drop(catalog, table_id, old) == old
     new = catalog.partitions.create(table_id, NEW_YEAR)
@@ -470,7 +474,7 @@ def test_a_partition_that_was_dropped_already_is_not_taken_for_the_next_of_its_n
 def test_where_a_partition_ended_is_known_until_it_is_forgotten(
     catalog: Catalog, reopen: Callable[[], Catalog]
 ) -> None:
-    table_id = catalog.create_table("shop.days", BY_DAY).table_id
+    table_id = catalog.create_table("shop.days", BY_DAY, creator=LOCAL).table_id
     for turn in range(3):
         catalog.partitions.create(table_id, NEW_YEAR)
         drop(catalog, table_id, NEW_YEAR)

@@ -24,6 +24,7 @@ from penstock.errors import (
 )
 from penstock.log.settings import LogSettings
 from penstock.model.node.calls import ChangePage, Images, Offsets, Operation, PullChanges, WriteCall
+from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import LIFE_OFFSETS, TableBucket
 
 DDL = "id BIGINT, note STRING, amount DOUBLE, PRIMARY KEY (id)"
@@ -48,7 +49,7 @@ def reader(rig: LiveTableRig) -> ChangeReader:
 
 def pull(reader: ChangeReader, table: LiveTable, positions: Positions | None = None, **call: Any) -> list[ChangePage]:
     asked = positions if positions is not None else dict.fromkeys(table.buckets(), (0, None))
-    return reader.pull(table, PullChanges(table.info.table_id, table.info.schema_id, asked, **call))
+    return reader.pull(table, PullChanges(table.info.table_id, table.info.schema_id, asked, **call), principal=LOCAL)
 
 
 def pull_all(reader: ChangeReader, table: LiveTable, start: int = 0, **call: Any) -> list[dict[str, Any]]:
@@ -100,7 +101,7 @@ def test_after_images_give_the_keys_of_deleted_rows_only(reader: ChangeReader, t
         [{**row(1, "gone", 7.0), "_change_type": "-D"}],
         schema=table.info.schema.arrow_schema.append(pa.field("_change_type", pa.string())),
     )
-    table.write(_apply(table, changes))
+    table.write(_apply(table, changes), principal=LOCAL)
 
     (page,) = pull(reader, table, images=Images.AFTER)
 

@@ -14,6 +14,7 @@ from tests.kit.live_table import LiveTableRig, live_tables, write
 from penstock.engine.table.open_table import LiveTable
 from penstock.errors import BucketFailedError, DiskFullError, SequenceError, UnavailableError
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
+from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import BucketId
 from penstock.testing.fault_gate import Operation as DiskOperation
 
@@ -44,7 +45,8 @@ def numbered(table: LiveTable, rows: list[dict[str, int]], sequence: int, writer
     (only,) = batch.combine_chunks().to_batches()
     info = table.info
     return table.write(
-        WriteCall(info.table_id, info.schema_id, Operation.UPSERT, only, writer_id=writer, sequence=sequence)
+        WriteCall(info.table_id, info.schema_id, Operation.UPSERT, only, writer_id=writer, sequence=sequence),
+        principal=LOCAL,
     )
 
 

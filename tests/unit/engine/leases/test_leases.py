@@ -37,7 +37,7 @@ from penstock.errors import (
 )
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.node.lease import AcquireLease, CutOffsets
-from penstock.model.node.principal import ANONYMOUS, LOCAL, acting_as
+from penstock.model.node.principal import ANONYMOUS, LOCAL
 from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.tasks import TaskGroup
 from penstock.tablet.settings import FsyncMode
@@ -79,7 +79,7 @@ class Rig:
         self.killed.append(self.connection)
         self.disk = disk or self.disk.after_kill()
         self.open()
-        self.table = Table(self.connection._link, self.engine.table("default.t"))
+        self.table = Table(self.connection._link, self.engine.catalog.table("default.t"))
 
     def fill(self, value: int) -> None:
         self.table.upsert([{"id": i, "v": value} for i in range(40)])
@@ -96,8 +96,10 @@ class Rig:
         self.clock.advance(ms)
         self.tasks.run_due()
 
-    def lease(self, lease_id: str = "job", duration_ms: int = HOUR_MS) -> Any:
-        return self.engine.acquire_lease(AcquireLease(lease_id, duration_ms, (self.table.info.table_id,)))
+    def lease(self, lease_id: str = "job", duration_ms: int = HOUR_MS, *, who: str = LOCAL) -> Any:
+        return self.engine.acting_as(who).leases.acquire(
+            AcquireLease(lease_id, duration_ms, (self.table.info.table_id,))
+        )
 
     def leased_values(self, lease_id: str = "job") -> set[int]:
         return set(self.table.scan(lease=lease_id).to_arrow()["v"].to_pylist())
@@ -116,34 +118,34 @@ def rig() -> Iterator[Rig]:
 def test_lease_ends_to_the_millisecond_without_a_reaper(rig: Rig) -> None:
     rig.lease(duration_ms=5_000)
     rig.clock.advance(4_999)
-    assert rig.engine.lease("job").lease_id == "job"
+    assert rig.engine.leases.get("job").lease_id == "job"
 
     rig.clock.advance(1)
 
     with pytest.raises(LeaseNotFoundError, match=r"unknown or has expired.*acquire it again and start anew"):
-        rig.engine.renew_lease("job", 5_000)
-    assert rig.engine.list_leases() == []
+        rig.engine.leases.renew("job", 5_000)
+    assert rig.engine.leases.list() == []
 
 
 def test_time_counts_from_the_last_acquire_or_renewal(rig: Rig) -> None:
     rig.lease(duration_ms=5_000)
     rig.clock.advance(4_000)
-    rig.engine.renew_lease("job", None)
+    rig.engine.leases.renew("job", None)
     rig.clock.advance(4_000)
     rig.lease(duration_ms=6_000)
     rig.clock.advance(5_999)
 
-    info = rig.engine.lease("job")
+    info = rig.engine.leases.get("job")
 
     assert info.expires_ms == rig.clock.wall_ms() + 1
 
 
 def test_unknown_lease_cannot_be_renewed_released_or_dropped(rig: Rig) -> None:
     for attempt in (
-        lambda: rig.engine.renew_lease("none", 1),
-        lambda: rig.engine.release_lease("none", []),
-        lambda: rig.engine.drop_lease("none"),
-        lambda: rig.engine.lease("none"),
+        lambda: rig.engine.leases.renew("none", 1),
+        lambda: rig.engine.leases.release("none", []),
+        lambda: rig.engine.leases.drop("none"),
+        lambda: rig.engine.leases.get("none"),
     ):
         with pytest.raises(LeaseNotFoundError):
             attempt()
@@ -152,53 +154,49 @@ def test_unknown_lease_cannot_be_renewed_released_or_dropped(rig: Rig) -> None:
 def test_duration_above_the_limit_is_refused_and_changes_nothing(rig: Rig) -> None:
     rig.lease()
     with pytest.raises(LimitError, match=r"kv\.lease\.max-duration"):
-        rig.engine.renew_lease("job", 8 * 24 * HOUR_MS)
+        rig.engine.leases.renew("job", 8 * 24 * HOUR_MS)
     with pytest.raises(LimitError):
         rig.lease(duration_ms=8 * 24 * HOUR_MS)
-    assert rig.engine.lease("job").duration_ms == HOUR_MS
+    assert rig.engine.leases.get("job").duration_ms == HOUR_MS
 
 
 def test_others_may_look_at_a_lease_but_not_change_it(rig: Rig) -> None:
-    with acting_as("ann"):
-        rig.lease()
-    with acting_as("bob"):
-        assert [(info.lease_id, info.owner) for info in rig.engine.list_leases()] == [("job", "ann")]
-        assert rig.engine.lease("job").owner == "ann"
-        for attempt in (
-            lambda: rig.engine.renew_lease("job", 1_000),
-            lambda: rig.engine.release_lease("job", [TableBucket("default.t", None, 0)]),
-            lambda: rig.engine.drop_lease("job"),
-            rig.lease,
-        ):
-            with pytest.raises(PermissionDeniedError, match="choose another id"):
-                attempt()
-        rig.clock.advance(HOUR_MS)
-        assert rig.lease().owner == "bob"
+    rig.lease(who="ann")
+    leases = rig.engine.acting_as("bob").leases
+    assert [(info.lease_id, info.owner) for info in leases.list()] == [("job", "ann")]
+    assert leases.get("job").owner == "ann"
+    for attempt in (
+        lambda: leases.renew("job", 1_000),
+        lambda: leases.release("job", [TableBucket("default.t", None, 0)]),
+        lambda: leases.drop("job"),
+        lambda: rig.lease(who="bob"),
+    ):
+        with pytest.raises(PermissionDeniedError, match="choose another id"):
+            attempt()
+    rig.clock.advance(HOUR_MS)
+    assert rig.lease(who="bob").owner == "bob"
 
 
 @pytest.mark.parametrize(("owner", "other"), [("ann", LOCAL), (LOCAL, ANONYMOUS), (LOCAL, "ann"), (ANONYMOUS, "ann")])
 def test_lease_of_nobody_in_particular_is_anybodys_and_who_has_the_files_may_change_all(
     rig: Rig, owner: str, other: str
 ) -> None:
-    with acting_as(owner):
-        rig.lease()
+    rig.lease(who=owner)
 
-    with acting_as(other):
-        rig.engine.renew_lease("job", 1_000)
-        rig.engine.drop_lease("job")
+    rig.engine.acting_as(other).leases.renew("job", 1_000)
+    rig.engine.acting_as(other).leases.drop("job")
 
-    assert rig.engine.list_leases() == []
+    assert rig.engine.leases.list() == []
 
 
 def test_lease_of_nobody_in_particular_is_of_whoever_acquires_it_again(rig: Rig) -> None:
     rig.lease()
 
-    with acting_as("ann"):
-        assert rig.lease().owner == "ann"
+    assert rig.lease(who="ann").owner == "ann"
     assert rig.lease().owner == "ann"
 
-    with acting_as("bob"), pytest.raises(PermissionDeniedError, match="owner=ann"):
-        rig.engine.drop_lease("job")
+    with pytest.raises(PermissionDeniedError, match="owner=ann"):
+        rig.engine.acting_as("bob").leases.drop("job")
 
 
 def test_wall_clock_set_back_or_forward_ends_no_lease_early_or_late(rig: Rig) -> None:
@@ -208,10 +206,10 @@ def test_wall_clock_set_back_or_forward_ends_no_lease_early_or_late(rig: Rig) ->
     rig.pass_time(99_999)
     rig.clock.jump_wall(20 * HOUR_MS)
     rig.tasks.run_due()
-    assert rig.engine.lease("job").lease_id == "job"
+    assert rig.engine.leases.get("job").lease_id == "job"
     rig.pass_time(1)
 
-    assert rig.engine.list_leases() == []
+    assert rig.engine.leases.list() == []
 
 
 @pytest.mark.parametrize(
@@ -237,12 +235,12 @@ def test_restart_leaves_what_remains_by_wall_time_and_at_least_a_minute(
     rig.clock.advance(remaining_ms - 1)
     assert rig.leased_values() == {1}
     rig.pass_time(1)
-    assert rig.engine.list_leases() == []
+    assert rig.engine.leases.list() == []
 
 
 def test_leases_are_there_before_anything_is_compacted_or_expires(rig: Rig) -> None:
     rig.lease()
-    cut = rig.engine.acquire_lease(
+    cut = rig.engine.leases.acquire(
         AcquireLease("cut", HOUR_MS, cuts=(CutOffsets(rig.table.info.table_id, dict(rig.table.cut())),))
     )
     rig.churn(2, 3, 4, 5)
@@ -253,7 +251,7 @@ def test_leases_are_there_before_anything_is_compacted_or_expires(rig: Rig) -> N
 
     assert rig.leased_values() == {1}
     assert rig.leased_values("cut") == {1}
-    assert rig.engine.lease("cut").leased == cut.leased
+    assert rig.engine.leases.get("cut").leased == cut.leased
     assert rig.tasks.failures() == {}
 
 
@@ -261,11 +259,11 @@ def test_given_back_lease_frees_files_and_base_on_an_idle_table(rig: Rig) -> Non
     rig.lease()
     rig.churn(2, 3, 4, 5)
     held = rig.snapshot_files()
-    before = rig.engine.lease_bytes("job")
+    before = rig.engine.leases.kept_bytes("job")
     assert before > 0
-    assert all(o.base <= rig.engine.lease("job").snapshots[b].offset for b, o in rig.table.offsets().items())
+    assert all(o.base <= rig.engine.leases.get("job").snapshots[b].offset for b, o in rig.table.offsets().items())
 
-    rig.engine.drop_lease("job")
+    rig.engine.leases.drop("job")
     assert rig.tasks.run_due() > 0
 
     assert len(held - rig.snapshot_files()) == 2
@@ -277,9 +275,9 @@ def test_given_back_lease_frees_files_and_base_on_an_idle_table(rig: Rig) -> Non
 def test_released_bucket_is_freed_and_the_other_stays(rig: Rig) -> None:
     rig.lease()
     rig.churn(2, 3, 4, 5)
-    gone, kept = sorted(rig.engine.lease("job").snapshots)
+    gone, kept = sorted(rig.engine.leases.get("job").snapshots)
 
-    info = rig.engine.release_lease("job", [gone])
+    info = rig.engine.leases.release("job", [gone])
     rig.tasks.run_due()
 
     assert set(info.snapshots) == {kept}
@@ -298,15 +296,15 @@ def test_expired_lease_is_freed_like_one_given_back(rig: Rig) -> None:
 
 def test_bytes_count_only_what_one_lease_alone_keeps(rig: Rig) -> None:
     rig.lease("one")
-    assert rig.engine.lease_bytes("one") == 0
+    assert rig.engine.leases.kept_bytes("one") == 0
     rig.churn(2, 3, 4, 5)
-    alone = rig.engine.lease_bytes("one")
-    assert alone == sum(s.bytes for s in rig.engine.lease("one").snapshots.values())
+    alone = rig.engine.leases.kept_bytes("one")
+    assert alone == sum(s.bytes for s in rig.engine.leases.get("one").snapshots.values())
 
-    numbers = dict.fromkeys(rig.engine.lease("one").snapshots, 1)
-    rig.engine.acquire_lease(AcquireLease("two", HOUR_MS, snapshots=numbers))
+    numbers = dict.fromkeys(rig.engine.leases.get("one").snapshots, 1)
+    rig.engine.leases.acquire(AcquireLease("two", HOUR_MS, snapshots=numbers))
 
-    assert rig.engine.lease_bytes("one") == rig.engine.lease_bytes("two") == 0
+    assert rig.engine.leases.kept_bytes("one") == rig.engine.leases.kept_bytes("two") == 0
     assert {s.leased_by for s in rig.table.list_snapshots() if s.id == 1} == {("one", "two")}
 
 
@@ -325,13 +323,13 @@ def test_what_cannot_be_had_is_said_and_the_rest_is_leased(rig: Rig) -> None:
     rig.table.create_snapshot()
     (old,) = set(rig.table.cut().values())
     rig.churn(2, 3, 4)
-    one, two = rig.engine.buckets(rig.table.info.table_id)
+    one, two = rig.engine.catalog.buckets(rig.table.info.table_id)
     table_id = rig.table.info.table_id
 
-    info = rig.engine.acquire_lease(
+    info = rig.engine.leases.acquire(
         AcquireLease("job", HOUR_MS, snapshots={one: 1}, cuts=(CutOffsets(table_id, {two: old}),))
     )
-    later = rig.engine.acquire_lease(
+    later = rig.engine.leases.acquire(
         AcquireLease("more", HOUR_MS, snapshots={one: 4}, cuts=(CutOffsets(table_id, {two: 10_000}),))
     )
 
@@ -379,7 +377,7 @@ def test_partition_that_goes_while_snapshots_are_taken_is_left_out(day: int) -> 
 
 def test_bucket_that_is_not_led_is_unavailable(rig: Rig) -> None:
     rig.table.create_snapshot()
-    one, two = rig.engine.buckets(rig.table.info.table_id)
+    one, two = rig.engine.catalog.buckets(rig.table.info.table_id)
     rig.engine.step_down(two)
 
     info = rig.lease()
@@ -389,7 +387,7 @@ def test_bucket_that_is_not_led_is_unavailable(rig: Rig) -> None:
 
 
 def test_bucket_that_failed_is_unavailable_and_the_rest_is_leased(rig: Rig) -> None:
-    one, two = rig.engine.buckets(rig.table.info.table_id)
+    one, two = rig.engine.catalog.buckets(rig.table.info.table_id)
     table = rig.engine._tables.get(rig.table.info.table_id)
     failed = table.tablet(table.bucket_id(one))
     assert failed is not None
@@ -404,7 +402,7 @@ def test_bucket_that_failed_is_unavailable_and_the_rest_is_leased(rig: Rig) -> N
 def test_reopened_bucket_is_protected_again(rig: Rig) -> None:
     rig.lease()
     table = rig.engine._tables.get(rig.table.info.table_id)
-    for bucket in rig.engine.buckets(rig.table.info.table_id):
+    for bucket in rig.engine.catalog.buckets(rig.table.info.table_id):
         failed = table.tablet(table.bucket_id(bucket))
         assert failed is not None
         failed.failure = OSError("the disk was broken")
@@ -413,7 +411,7 @@ def test_reopened_bucket_is_protected_again(rig: Rig) -> None:
     rig.churn(2, 3, 4, 5)
 
     assert rig.leased_values() == {1}
-    rig.engine.drop_lease("job")
+    rig.engine.leases.drop("job")
     rig.tasks.run_due()
     assert {s.id for s in rig.table.list_snapshots()} == {4, 5}
 
@@ -421,7 +419,7 @@ def test_reopened_bucket_is_protected_again(rig: Rig) -> None:
 def test_leased_cut_outlives_a_power_loss_also_where_writes_do_not() -> None:
     rig = Rig(replace(SETTINGS, fsync=FsyncMode.NEVER))
     cut = CutOffsets(rig.table.info.table_id, dict(rig.table.cut()))
-    rig.engine.acquire_lease(AcquireLease("job", HOUR_MS, cuts=(cut,)))
+    rig.engine.leases.acquire(AcquireLease("job", HOUR_MS, cuts=(cut,)))
     rig.fill(2)
     lost = rig.disk.after_power_loss(3)
 
@@ -432,14 +430,14 @@ def test_leased_cut_outlives_a_power_loss_also_where_writes_do_not() -> None:
 
 def test_bucket_taken_up_again_is_protected_again(rig: Rig) -> None:
     rig.lease()
-    for bucket in rig.engine.buckets(rig.table.info.table_id):
+    for bucket in rig.engine.catalog.buckets(rig.table.info.table_id):
         rig.engine.step_down(bucket)
         rig.engine.take_up(bucket)
 
     rig.churn(2, 3, 4, 5)
 
     assert rig.leased_values() == {1}
-    rig.engine.drop_lease("job")
+    rig.engine.leases.drop("job")
     rig.tasks.run_due()
     assert {s.id for s in rig.table.list_snapshots()} == {4, 5}
 
@@ -453,9 +451,9 @@ def test_lease_that_could_not_be_stored_holds_nothing(rig: Rig, monkeypatch: pyt
         rig.lease()
     monkeypatch.undo()
 
-    assert rig.engine.list_leases() == []
+    assert rig.engine.leases.list() == []
     assert {s.leased_by for s in rig.table.list_snapshots()} == {()}
-    pins = {name for stats in rig.engine.stats(rig.table.info.table_id).buckets for name in stats.pins}
+    pins = {name for stats in rig.engine.tables.stats(rig.table.info.table_id).buckets for name in stats.pins}
     assert not any(name.startswith(("lease", "acquiring")) for name in pins)
 
 
@@ -467,7 +465,7 @@ def test_lease_that_could_not_be_given_back_still_holds(rig: Rig, monkeypatch: p
 
     monkeypatch.setattr(rig.metadata, "commit", refuse)
     with pytest.raises(UnavailableError):
-        rig.engine.drop_lease("job")
+        rig.engine.leases.drop("job")
     monkeypatch.undo()
     rig.churn(2, 3, 4, 5)
 
@@ -514,14 +512,13 @@ def test_full_disk_refuses_a_snapshot_and_leaves_the_table_whole(rig: Rig) -> No
     rig.disk.fail_when(is_snapshot, 28, times=1)
 
     with pytest.raises(UnavailableError, match="no space left for a snapshot"):
-        rig.engine.create_snapshot(rig.table.info.table_id)
+        rig.engine.leases.create_snapshot(rig.table.info.table_id)
 
-    assert {s.id for s in rig.engine.create_snapshot(rig.table.info.table_id)} <= {1, 2}
+    assert {s.id for s in rig.engine.leases.create_snapshot(rig.table.info.table_id)} <= {1, 2}
 
 
 def test_dropped_table_is_there_for_its_holder_across_a_restart_and_then_gone(rig: Rig) -> None:
-    with acting_as("ann"):
-        rig.lease()
+    rig.lease(who="ann")
     info = rig.table.info
     rig.connection.drop_table("t")
     other = rig.connection.create_table("t", "id BIGINT, v BIGINT, PRIMARY KEY (id)")
@@ -530,16 +527,16 @@ def test_dropped_table_is_there_for_its_holder_across_a_restart_and_then_gone(ri
 
     held = Table(rig.connection._link, info)
     assert set(held.scan(lease="job").to_arrow()["v"].to_pylist()) == {1}
-    assert rig.engine.lease_bytes("job") > 0
+    assert rig.engine.leases.kept_bytes("job") > 0
     with pytest.raises(TableNotFoundError):
         held.scan()
-    with acting_as("somebody"), pytest.raises(TableNotFoundError):
-        rig.engine.table_by_id(info.table_id)
+    with pytest.raises(TableNotFoundError):
+        rig.engine.acting_as("bob").catalog.table_by_id(info.table_id)
     rig.pass_time(HOUR_MS)
     assert not any(path.startswith(f"tables/{info.table_id}/") for path in rig.disk.paths())
     with pytest.raises(TableNotFoundError):
         rig.engine._catalog.table_by_id(info.table_id, dropped=True)
-    assert rig.engine.table("default.t").table_id == other.info.table_id
+    assert rig.engine.catalog.table("default.t").table_id == other.info.table_id
 
 
 def partitioned(rig: Rig, **properties: str) -> Table:
@@ -555,7 +552,7 @@ def partitioned(rig: Rig, **properties: str) -> Table:
 
 def test_dropped_partition_is_there_for_its_holder_across_a_restart_and_then_gone(rig: Rig) -> None:
     days = partitioned(rig)
-    rig.engine.acquire_lease(AcquireLease("job", HOUR_MS, (days.info.table_id,)))
+    rig.engine.leases.acquire(AcquireLease("job", HOUR_MS, (days.info.table_id,)))
     days.drop_partition({"day": "mon"})
     days.upsert([{"day": "mon", "id": 1, "v": 2}])
 
@@ -566,7 +563,7 @@ def test_dropped_partition_is_there_for_its_holder_across_a_restart_and_then_gon
     assert days.scan(filter="day = 'mon'").to_arrow()["v"].to_pylist() == [2]
     assert days.list_partitions() == ["day=mon", "day=tue"]
     assert len(days.stats().buckets) == 2
-    rig.engine.drop_lease("job")
+    rig.engine.leases.drop("job")
     # Who read it before the restart may come back for a TTL.
     rig.clock.advance(rig.engine.settings.scanner_ttl_ms)
     rig.tasks.run_due()
@@ -607,9 +604,9 @@ def test_metrics_say_how_many_leases_there_are_and_what_they_cost(rig: Rig) -> N
     assert numbers["penstock_leases"] == 2
     assert numbers["penstock_leased_buckets"] == numbers["penstock_leased_snapshots"] == 2
     assert numbers["penstock_lease_oldest_age_seconds"] == 82
-    rig.engine.drop_lease("two")
+    rig.engine.leases.drop("two")
     rig.pass_time(10_000)
-    assert rig.engine.metrics.snapshot()["penstock_leased_bytes"] == rig.engine.lease_bytes("one") > 0
+    assert rig.engine.metrics.snapshot()["penstock_leased_bytes"] == rig.engine.leases.kept_bytes("one") > 0
 
 
 def test_damaged_lease_record_is_found_at_start(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -667,26 +664,26 @@ def test_renewal_writes_the_time_alone_and_outlives_the_node(rig: Rig) -> None:
     rig.lease(duration_ms=1_000)
     (stored,) = rig.metadata.list("lease/")
 
-    renewed = rig.engine.renew_lease("job", 2 * HOUR_MS)
+    renewed = rig.engine.leases.renew("job", 2 * HOUR_MS)
 
     assert rig.metadata.list("lease/") == [stored]
     assert renewed.duration_ms == 2 * HOUR_MS
     rig.kill()
-    assert rig.engine.lease("job").expires_ms == renewed.expires_ms
-    assert rig.engine.lease("job").duration_ms == 2 * HOUR_MS
-    rig.engine.drop_lease("job")
+    assert rig.engine.leases.get("job").expires_ms == renewed.expires_ms
+    assert rig.engine.leases.get("job").duration_ms == 2 * HOUR_MS
+    rig.engine.leases.drop("job")
     assert rig.metadata.list("lease") == []
 
 
 def test_lease_of_before_times_had_entries_keeps_its_own(rig: Rig) -> None:
     rig.lease(duration_ms=2 * HOUR_MS)
-    expires_ms = rig.engine.lease("job").expires_ms
+    expires_ms = rig.engine.leases.get("job").expires_ms
     rig.metadata.commit([Delete("lease-time/job")])
 
     rig.kill()
 
-    assert rig.engine.lease("job").expires_ms == expires_ms
-    assert rig.engine.renew_lease("job", None).duration_ms == 2 * HOUR_MS
+    assert rig.engine.leases.get("job").expires_ms == expires_ms
+    assert rig.engine.leases.renew("job", None).duration_ms == 2 * HOUR_MS
 
 
 def test_record_of_version_1_is_read_and_its_snapshots_are_measured(rig: Rig) -> None:
@@ -698,7 +695,7 @@ def test_record_of_version_1_is_read_and_its_snapshots_are_measured(rig: Rig) ->
 
     rig.kill()
 
-    assert rig.engine.lease("job") == lease
+    assert rig.engine.leases.get("job") == lease
     assert {hold.bytes for hold in decode_lease(_encode_version_1(record), name="x").holds().values()} == {-1}
 
 
@@ -719,9 +716,9 @@ def test_lease_is_shown_renewed_and_dropped_without_opening_its_tables(rig: Rig)
     rig.kill()
     opened = [table.info.path for table in rig.engine._tables.all()]
 
-    assert rig.engine.lease("job") == lease
-    rig.engine.renew_lease("job", None)
-    rig.engine.drop_lease("job")
+    assert rig.engine.leases.get("job") == lease
+    rig.engine.leases.renew("job", None)
+    rig.engine.leases.drop("job")
 
     assert [table.info.path for table in rig.engine._tables.all()] == opened == []
 

@@ -13,6 +13,7 @@ from tests.kit.owner_rig import OwnerRig
 from penstock.errors import InvalidError, LockedError
 from penstock.model.node.calls import Operation, WriteCall
 from penstock.model.node.owner_token import OwnerToken
+from penstock.model.node.principal import LOCAL
 
 DDL = "k BIGINT, s BIGINT SUM, n BIGINT COUNT, b BIGINT SUM, PRIMARY KEY (k)"
 
@@ -41,13 +42,13 @@ def changes(rig: OwnerRig, owner: OwnerToken | None, *kinds: str, **facts: Any) 
 
 def test_row_whose_count_is_down_to_zero_stays_while_another_holds_a_column(rig: OwnerRig) -> None:
     left, right = rig.acquire("left", "s", "n"), rig.acquire("right", "b")
-    rig.table.write(changes(rig, left, "+I"))
+    rig.table.write(changes(rig, left, "+I"), principal=LOCAL)
     rig.write([{"k": 1, "b": 7}], columns=["b"], owner=right)
 
     with pytest.raises(LockedError, match="holder=right"):
-        rig.table.write(changes(rig, left, "-D"))
+        rig.table.write(changes(rig, left, "-D"), principal=LOCAL)
     with pytest.raises(LockedError, match="holder=left"):
-        rig.table.write(changes(rig, None, "-D"))
+        rig.table.write(changes(rig, None, "-D"), principal=LOCAL)
 
     assert rig.rows() == [{"k": 1, "s": 5, "n": 1, "b": 7}]
 
@@ -55,33 +56,33 @@ def test_row_whose_count_is_down_to_zero_stays_while_another_holds_a_column(rig:
 def test_values_are_taken_back_beside_another_owner_while_the_row_stays(rig: OwnerRig) -> None:
     left = rig.acquire("left", "s", "n")
     rig.acquire("right", "b")
-    rig.table.write(changes(rig, left, "+I", "+I"))
+    rig.table.write(changes(rig, left, "+I", "+I"), principal=LOCAL)
 
-    rig.table.write(changes(rig, left, "-U", "+U"))
-    rig.table.write(changes(rig, left, "-D"))
+    rig.table.write(changes(rig, left, "-U", "+U"), principal=LOCAL)
+    rig.table.write(changes(rig, left, "-D"), principal=LOCAL)
 
     assert rig.rows() == [{"k": 1, "s": 5, "n": 1, "b": None}]
 
 
 def test_row_goes_when_the_other_owner_has_let_go(rig: OwnerRig) -> None:
     left, right = rig.acquire("left", "s", "n"), rig.acquire("right", "b")
-    rig.table.write(changes(rig, left, "+I"))
+    rig.table.write(changes(rig, left, "+I"), principal=LOCAL)
     rig.owners.release(right)
 
-    rig.table.write(changes(rig, left, "-D"))
+    rig.table.write(changes(rig, left, "-D"), principal=LOCAL)
 
     assert rig.rows() == []
 
 
 def test_leftovers_of_an_expired_owner_are_undone_before_the_row_goes(rig: OwnerRig) -> None:
     left, right = rig.acquire("left", "s", "n", ttl_ms=90_000), rig.acquire("right", "b", ttl_ms=1_000)
-    rig.table.write(changes(rig, left, "+I"))
+    rig.table.write(changes(rig, left, "+I"), principal=LOCAL)
     rig.write([{"k": 1, "b": 7}, {"k": 2, "b": 7}], columns=["b"], owner=rig.begin(right, 1))
     rig.clock.advance(1_000)
 
-    rig.table.write(changes(rig, left, "-U", "+U"))
+    rig.table.write(changes(rig, left, "-U", "+U"), principal=LOCAL)
     assert rig.pins() == ["owner-1"]
-    rig.table.write(changes(rig, left, "-D"))
+    rig.table.write(changes(rig, left, "-D"), principal=LOCAL)
 
     assert (rig.rows(), rig.pins()) == ([], [])
 
@@ -89,12 +90,12 @@ def test_leftovers_of_an_expired_owner_are_undone_before_the_row_goes(rig: Owner
 def test_retry_of_a_write_that_was_made_is_answered(rig: OwnerRig) -> None:
     left = rig.acquire("left", "s", "n")
     rig.acquire("right", "b")
-    rig.table.write(changes(rig, left, "+I", "+I"))
+    rig.table.write(changes(rig, left, "+I", "+I"), principal=LOCAL)
     call = changes(rig, left, "-D", writer_id=b"w" * 16, sequence=0)
 
-    first = rig.table.write(call)
+    first = rig.table.write(call, principal=LOCAL)
 
-    assert rig.table.write(call).offsets == first.offsets
+    assert rig.table.write(call, principal=LOCAL).offsets == first.offsets
     assert rig.rows() == [{"k": 1, "s": 5, "n": 1, "b": None}]
 
 
@@ -106,7 +107,7 @@ def test_clearing_the_last_column_needs_every_column(plain_rig: OwnerRig) -> Non
 
     def clear(key: int) -> None:
         call = rig.call([{"k": key}], operation=Operation.DELETE, owner=left)
-        rig.table.write(replace(call, columns=("a",)))
+        rig.table.write(replace(call, columns=("a",)), principal=LOCAL)
 
     clear(2)
     with pytest.raises(LockedError, match="holder=right"):
@@ -117,7 +118,7 @@ def test_clearing_the_last_column_needs_every_column(plain_rig: OwnerRig) -> Non
 
 def test_staged_rows_that_would_remove_a_row_are_not_committed_while_another_holds_a_column(rig: OwnerRig) -> None:
     left = rig.acquire("left", "s", "n")
-    rig.table.write(changes(rig, left, "+I"))
+    rig.table.write(changes(rig, left, "+I"), principal=LOCAL)
     attempt = b"a" * 16
     rig.owners.staged.stage(changes(rig, rig.begin(left, 1), "-D", attempt=attempt))
     right = rig.acquire("right", "b")
@@ -133,9 +134,9 @@ def test_staged_rows_that_would_remove_a_row_are_not_committed_while_another_hol
 
 def test_new_properties_are_in_force_at_once(rig: OwnerRig) -> None:
     rig.set_properties({"aggregate.delete-at-zero": None, "aggregate.retract": "ignore"})
-    rig.table.write(changes(rig, None, "+I"))
+    rig.table.write(changes(rig, None, "+I"), principal=LOCAL)
 
-    rig.table.write(changes(rig, None, "-D"))
+    rig.table.write(changes(rig, None, "-D"), principal=LOCAL)
 
     assert rig.rows() == [{"k": 1, "s": 0, "n": 0, "b": None}]
 
@@ -144,10 +145,10 @@ def test_rows_go_in_an_epoch_only_if_its_owner_holds_every_column(rig: OwnerRig)
     rig.write([{"k": 1, "b": 6}], columns=["b"])
     left = rig.acquire("left", "s", "n")
     task = rig.begin(left, 1)
-    rig.table.write(changes(rig, task, "+I"))
+    rig.table.write(changes(rig, task, "+I"), principal=LOCAL)
 
     with pytest.raises(InvalidError, match="holds every column"):
-        rig.table.write(changes(rig, task, "-D"))
+        rig.table.write(changes(rig, task, "-D"), principal=LOCAL)
     with pytest.raises(InvalidError, match="holds every column"):
         rig.delete([{"k": 1}], owner=task)
     rig.owners.release(left)
@@ -172,7 +173,7 @@ def test_column_that_is_added_after_a_write_was_routed_is_not_of_that_write(plai
 
     guard = rig.table.committer.guard
     assert guard is not None
-    guard.stamp(call, routed)
+    guard.stamp(call, routed, principal=LOCAL)
     rig.table.committer.write(routed)
     rig.write([{"k": 1, "c": 3}], columns=["c"], owner=other)
     rig.owners.undo(owner)

@@ -19,7 +19,7 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.model.node.owner import AcquireOwner, EpochStatus
-from penstock.model.node.principal import ANONYMOUS, acting_as
+from penstock.model.node.principal import ANONYMOUS, LOCAL
 
 DDL = "k BIGINT, a BIGINT, b BIGINT, x BIGINT, PRIMARY KEY (k)"
 LOCKED = {"column-lock.enabled": "true"}
@@ -177,7 +177,7 @@ def test_another_incarnation_is_a_conflict_until_the_owner_is_dropped(rig: Owner
     with pytest.raises(ConflictError, match="incarnation=one asked=two"):
         rig.acquire("job", "a", incarnation="two")
 
-    rig.owners.drop("job", undo=True)
+    rig.owners.drop("job", undo=True, principal=LOCAL)
     rig.acquire("job", "a", incarnation="two")
 
 
@@ -345,7 +345,7 @@ def test_dropped_owner_leaves_its_rows_if_asked_and_its_tokens_are_void(rig: Own
     task = rig.begin(owner, 1)
     rig.write([{"k": 1, "a": 1}], columns=["a"], owner=task)
 
-    rig.owners.drop("job", undo=False)
+    rig.owners.drop("job", undo=False, principal=LOCAL)
 
     assert rig.rows() == [row(1, a=1)]
     assert rig.pins() == []
@@ -353,7 +353,7 @@ def test_dropped_owner_leaves_its_rows_if_asked_and_its_tokens_are_void(rig: Own
     with pytest.raises(FencedError):
         rig.write([{"k": 1, "a": 2}], columns=["a"], owner=task)
     with pytest.raises(OwnerNotFoundError):
-        rig.owners.drop("nobody", undo=True)
+        rig.owners.drop("nobody", undo=True, principal=LOCAL)
 
 
 def test_owners_are_listed_with_what_is_pending(rig: OwnerRig) -> None:
@@ -410,7 +410,7 @@ def test_owner_that_names_nothing_valid_is_refused(rig: OwnerRig) -> None:
     with pytest.raises(InvalidError, match="characters"):
         rig.acquire("", "a")
     with pytest.raises(InvalidError, match="longer than zero"):
-        rig.owners.acquire(AcquireOwner(rig.table.info.table_id, "job", ("a",), 0))
+        rig.owners.acquire(AcquireOwner(rig.table.info.table_id, "job", ("a",), 0), principal=LOCAL)
 
 
 def test_token_of_another_table_is_refused(rig: OwnerRig, free_rig: OwnerRig) -> None:
@@ -452,62 +452,28 @@ def test_bucket_taken_up_again_is_pinned_and_undone(rig: OwnerRig) -> None:
     assert (rig.rows(), rig.pins()) == ([], [])
 
 
-def test_owner_belongs_to_the_principal_that_acquired_it(rig: OwnerRig) -> None:
-    with acting_as("ann"):
-        owner = rig.acquire("job", "a")
-        task = rig.begin(owner, 1)
-        rig.write([{"k": 1, "a": 1}], columns=["a"], owner=task)
-
-    for act in (
-        lambda: rig.acquire("job", "a"),
-        lambda: rig.owners.renew(owner),
-        lambda: rig.owners.release(owner),
-        lambda: rig.owners.begin(owner, 2),
-        lambda: rig.owners.commit(owner, 1, None),
-        lambda: rig.owners.undo(owner),
-        lambda: rig.owners.drop("job", undo=True),
-        lambda: rig.write([{"k": 1, "a": 2}], columns=["a"], owner=task),
-        lambda: rig.stage([row(1, a=2)], task, b"a" * 16),
-        lambda: rig.end(task, b"a" * 16, 0),
-    ):
-        with acting_as("bob"), pytest.raises(PermissionDeniedError, match="principal=ann"):
-            act()
-
-    rig.crash(0, power_loss=False)
-    with acting_as("bob"), pytest.raises(PermissionDeniedError):
-        rig.acquire("job", "a")
-    with acting_as("ann"):
-        rig.owners.commit(owner, 1, None)
-    assert rig.rows() == [row(1, a=1)]
-
-
 def test_columns_of_an_expired_owner_are_free_to_other_principals(rig: OwnerRig) -> None:
-    with acting_as("ann"):
-        rig.write([{"k": 1, "a": 1}], columns=["a"], owner=rig.begin(rig.acquire("job", "a"), 1))
+    rig.write([{"k": 1, "a": 1}], columns=["a"], owner=rig.begin(rig.acquire("job", "a", who="ann"), 1))
     rig.clock.advance(1_000)
 
-    with acting_as("bob"):
-        rig.acquire("heir", "a")
+    rig.acquire("heir", "a", who="bob")
 
     assert rig.rows() == []
 
 
 def test_who_has_the_files_may_do_anything_with_an_owner(rig: OwnerRig) -> None:
-    with acting_as("ann"):
-        rig.acquire("job", "a")
+    rig.acquire("job", "a", who="ann")
 
     rig.acquire("job", "a")
-    rig.owners.drop("job", undo=True)
+    rig.owners.drop("job", undo=True, principal=LOCAL)
 
     assert rig.owners.infos() == []
 
 
 def test_owner_of_nobody_in_particular_belongs_to_the_first_who_says_who_he_is(rig: OwnerRig) -> None:
-    with acting_as(ANONYMOUS):
-        rig.acquire("job", "a")
+    rig.acquire("job", "a", who=ANONYMOUS)
 
-    with acting_as("ann"):
-        rig.acquire("job", "a")
+    rig.acquire("job", "a", who="ann")
 
-    with acting_as("bob"), pytest.raises(PermissionDeniedError):
-        rig.acquire("job", "a")
+    with pytest.raises(PermissionDeniedError):
+        rig.acquire("job", "a", who="bob")

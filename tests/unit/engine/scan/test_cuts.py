@@ -17,6 +17,7 @@ from penstock.errors import (
     PartitionNotFoundError,
     UnknownOrExpiredScannerError,
 )
+from penstock.model.node.principal import LOCAL
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def all_pins(table: LiveTable) -> list[dict[str, int]]:
 
 
 def test_present_cut_pins_every_bucket_at_its_offset(cuts: Cuts, table: LiveTable) -> None:
-    cut = cuts.open(table)
+    cut = cuts.open(table, principal=LOCAL)
 
     assert sum(cut.offsets.values()) == 30
     assert list(cut.offsets) == table.buckets()
@@ -50,7 +51,7 @@ def test_present_cut_pins_every_bucket_at_its_offset(cuts: Cuts, table: LiveTabl
 
 
 def test_cut_of_some_buckets_pins_only_those(cuts: Cuts, table: LiveTable) -> None:
-    cut = cuts.open(table, buckets=[bucket(table, 2)])
+    cut = cuts.open(table, buckets=[bucket(table, 2)], principal=LOCAL)
 
     assert list(cut.offsets) == [bucket(table, 2)]
     assert [len(found) for found in all_pins(table)] == [0, 0, 1]
@@ -59,7 +60,7 @@ def test_cut_of_some_buckets_pins_only_those(cuts: Cuts, table: LiveTable) -> No
 def test_given_cut_is_pinned_as_it_is(cuts: Cuts, table: LiveTable) -> None:
     given = {bucket(table, number): number for number in range(3)}
 
-    cut = cuts.open(table, as_of=given)
+    cut = cuts.open(table, as_of=given, principal=LOCAL)
 
     assert cut.offsets == given
     assert [list(found.values()) for found in all_pins(table)] == [[0], [1], [2]]
@@ -67,14 +68,16 @@ def test_given_cut_is_pinned_as_it_is(cuts: Cuts, table: LiveTable) -> None:
 
 def test_given_cut_names_every_bucket_asked_for(cuts: Cuts, table: LiveTable) -> None:
     with pytest.raises(InvalidError, match="every bucket"):
-        cuts.open(table, as_of={bucket(table, 0): 0})
+        cuts.open(table, as_of={bucket(table, 0): 0}, principal=LOCAL)
 
-    assert cuts.open(table, as_of={bucket(table, 0): 0}, buckets=[bucket(table, 0)]).offsets == {bucket(table, 0): 0}
+    assert cuts.open(table, as_of={bucket(table, 0): 0}, buckets=[bucket(table, 0)], principal=LOCAL).offsets == {
+        bucket(table, 0): 0
+    }
 
 
 def test_cut_beyond_the_end_is_refused_and_pins_nothing(cuts: Cuts, table: LiveTable) -> None:
     with pytest.raises(OffsetOutOfRangeError) as refused:
-        cuts.open(table, as_of={bucket(table, 0): 0, bucket(table, 1): 99, bucket(table, 2): 0})
+        cuts.open(table, as_of={bucket(table, 0): 0, bucket(table, 1): 99, bucket(table, 2): 0}, principal=LOCAL)
 
     assert refused.value.facts["bucket"] == bucket(table, 1)
     assert all_pins(table) == [{}, {}, {}]
@@ -84,7 +87,7 @@ def test_cut_below_a_base_is_refused_and_pins_nothing(cuts: Cuts, rig: LiveTable
     rig.compact(table, 5)
 
     with pytest.raises(OffsetOutOfRangeError) as refused:
-        cuts.open(table, as_of={bucket(table, 0): 6, bucket(table, 1): 4, bucket(table, 2): 6})
+        cuts.open(table, as_of={bucket(table, 0): 6, bucket(table, 1): 4, bucket(table, 2): 6}, principal=LOCAL)
 
     assert refused.value.facts["bucket"] == bucket(table, 1)
     assert refused.value.facts["base"] == 5
@@ -93,24 +96,24 @@ def test_cut_below_a_base_is_refused_and_pins_nothing(cuts: Cuts, rig: LiveTable
 
 def test_unknown_buckets_are_refused(cuts: Cuts, table: LiveTable) -> None:
     with pytest.raises(InvalidError):
-        cuts.open(table, buckets=[bucket(table, 3)])
+        cuts.open(table, buckets=[bucket(table, 3)], principal=LOCAL)
 
 
 def test_unknown_partition_is_refused(cuts: Cuts, rig: LiveTableRig) -> None:
     days = rig.create("default.days", "day STRING, id BIGINT, PRIMARY KEY (day, id)", partitioned_by=["day"])
 
     with pytest.raises(PartitionNotFoundError):
-        cuts.open(days, buckets=[bucket(days, 0, "day=mon")])
-    assert cuts.open(days).offsets == {}
+        cuts.open(days, buckets=[bucket(days, 0, "day=mon")], principal=LOCAL)
+    assert cuts.open(days, principal=LOCAL).offsets == {}
 
 
 def test_bucket_not_led_here_is_refused(cuts: Cuts, table: LiveTable) -> None:
     table.step_down(table.bucket_id(bucket(table, 1)))
 
     with pytest.raises(NotLeaderError):
-        cuts.open(table)
+        cuts.open(table, principal=LOCAL)
     with pytest.raises(NotLeaderError):
-        cuts.open(table, as_of={bucket(table, number): 0 for number in range(3)})
+        cuts.open(table, as_of={bucket(table, number): 0 for number in range(3)}, principal=LOCAL)
 
     assert pins(table, 0) == {}
 
@@ -124,7 +127,7 @@ def test_cut_never_splits_a_write_over_several_buckets(cuts: Cuts, table: LiveTa
         writing = pool.submit(fill)
         totals = []
         while not writing.done():
-            cut = cuts.open(table)
+            cut = cuts.open(table, principal=LOCAL)
             totals.append(sum(cut.offsets.values()))
             cuts.release(cut.cut_id)
         writing.result()
@@ -133,7 +136,7 @@ def test_cut_never_splits_a_write_over_several_buckets(cuts: Cuts, table: LiveTa
 
 
 def test_release_is_idempotent(cuts: Cuts, table: LiveTable) -> None:
-    cut = cuts.open(table)
+    cut = cuts.open(table, principal=LOCAL)
 
     for _ in range(2):
         cuts.release(cut.cut_id)
@@ -144,7 +147,7 @@ def test_release_is_idempotent(cuts: Cuts, table: LiveTable) -> None:
 
 
 def test_cut_expires_when_idle_for_a_ttl(cuts: Cuts, rig: LiveTableRig, table: LiveTable) -> None:
-    touched, idle = cuts.open(table), cuts.open(table)
+    touched, idle = cuts.open(table, principal=LOCAL), cuts.open(table, principal=LOCAL)
     rig.clock.advance(rig.settings.scanner_ttl_ms)
     cuts.touch(touched.cut_id)
     assert cuts.reap() == 0
@@ -159,7 +162,7 @@ def test_cut_expires_when_idle_for_a_ttl(cuts: Cuts, rig: LiveTableRig, table: L
 
 
 def test_expiry_is_seen_on_access_too(cuts: Cuts, rig: LiveTableRig, table: LiveTable) -> None:
-    cut = cuts.open(table)
+    cut = cuts.open(table, principal=LOCAL)
     rig.clock.advance(rig.settings.scanner_ttl_ms + 1)
 
     with pytest.raises(UnknownOrExpiredScannerError):
@@ -169,7 +172,7 @@ def test_expiry_is_seen_on_access_too(cuts: Cuts, rig: LiveTableRig, table: Live
 
 
 def test_cut_is_pinned_again_in_a_bucket_that_was_taken_up_again(cuts: Cuts, table: LiveTable) -> None:
-    cut = cuts.open(table)
+    cut = cuts.open(table, principal=LOCAL)
     bucket_id = table.bucket_id(bucket(table, 1))
     table.step_down(bucket_id)
     table.take_up(bucket_id)
@@ -180,7 +183,7 @@ def test_cut_is_pinned_again_in_a_bucket_that_was_taken_up_again(cuts: Cuts, tab
 
 
 def test_cut_is_unknown_once_a_bucket_cannot_be_read_at_it(cuts: Cuts, rig: LiveTableRig, table: LiveTable) -> None:
-    cut = cuts.open(table, as_of={bucket(table, number): 1 for number in range(3)})
+    cut = cuts.open(table, as_of={bucket(table, number): 1 for number in range(3)}, principal=LOCAL)
     bucket_id = table.bucket_id(bucket(table, 1))
     table.step_down(bucket_id)
     table.take_up(bucket_id)

@@ -10,6 +10,7 @@ from tests.kit.live_table import LiveTableRig, bucket, live_tables, pins, write
 from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.scan.named_cuts import PREFIX, NamedCuts
 from penstock.errors import InvalidError
+from penstock.model.node.principal import LOCAL
 
 HOUR_MS = 3_600_000
 
@@ -29,11 +30,11 @@ def test_everybody_gets_the_cut_that_the_first_to_ask_fixed(rig: LiveTableRig) -
     cuts = NamedCuts(MemoryMetadataStore(), rig.clock)
     write(table, rows(0, 10))
 
-    first = cuts.take(table, "job-1", HOUR_MS)
+    first = cuts.take(table, "job-1", HOUR_MS, principal=LOCAL)
     write(table, rows(10, 20))
 
-    assert cuts.take(table, "job-1", HOUR_MS) == first
-    assert cuts.take(table, "job-2", HOUR_MS).offsets == {bucket(table): 20}
+    assert cuts.take(table, "job-1", HOUR_MS, principal=LOCAL) == first
+    assert cuts.take(table, "job-2", HOUR_MS, principal=LOCAL).offsets == {bucket(table): 20}
     assert first.offsets == {bucket(table): 10}
 
 
@@ -42,10 +43,10 @@ def test_cut_is_pinned_until_nobody_used_it_for_its_time(rig: LiveTableRig) -> N
     metadata = MemoryMetadataStore()
     cuts = NamedCuts(metadata, rig.clock)
     write(table, rows(0, 10))
-    cuts.take(table, "job-1", HOUR_MS)
+    cuts.take(table, "job-1", HOUR_MS, principal=LOCAL)
 
     rig.clock.advance(HOUR_MS - 1)
-    cuts.take(table, "job-1", HOUR_MS)
+    cuts.take(table, "job-1", HOUR_MS, principal=LOCAL)
     rig.clock.advance(HOUR_MS)
     kept = cuts.reap()
     pinned = dict(pins(table))
@@ -62,12 +63,12 @@ def test_cut_keeps_its_offsets_over_a_restart(rig: LiveTableRig) -> None:
     table = rig.create("default.t", "id BIGINT, PRIMARY KEY (id)")
     metadata = MemoryMetadataStore()
     write(table, rows(0, 10))
-    first = NamedCuts(metadata, rig.clock).take(table, "job-1", HOUR_MS)
+    first = NamedCuts(metadata, rig.clock).take(table, "job-1", HOUR_MS, principal=LOCAL)
     write(table, rows(10, 20))
 
-    again = NamedCuts(metadata, rig.clock).take(table, "job-1", HOUR_MS)
+    again = NamedCuts(metadata, rig.clock).take(table, "job-1", HOUR_MS, principal=LOCAL)
     rig.clock.advance(2 * HOUR_MS)
-    late = NamedCuts(metadata, rig.clock).take(table, "job-1", HOUR_MS)
+    late = NamedCuts(metadata, rig.clock).take(table, "job-1", HOUR_MS, principal=LOCAL)
 
     assert again == first
     assert late.offsets == {bucket(table): 20}
@@ -78,4 +79,4 @@ def test_names_and_times_out_of_range_are_refused(rig: LiveTableRig, name: str, 
     table = rig.create("default.t", "id BIGINT, PRIMARY KEY (id)")
 
     with pytest.raises(InvalidError):
-        NamedCuts(MemoryMetadataStore(), rig.clock).take(table, name, ttl_ms)
+        NamedCuts(MemoryMetadataStore(), rig.clock).take(table, name, ttl_ms, principal=LOCAL)

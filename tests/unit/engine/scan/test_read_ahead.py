@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 from tests.kit.live_table import LiveTableRig, bucket, live_tables, write
+from tests.kit.scan_service import scan_service
 
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.read_ahead import PLACES, Place, ReadAhead
-from penstock.engine.scan.service import Scanners
 from penstock.engine.scan.session import ScanSession
 from penstock.engine.settings import Settings
 from penstock.errors import UnavailableError, UnknownOrExpiredScannerError
@@ -29,7 +29,7 @@ class Node:
 
     def __init__(self, rig: LiveTableRig) -> None:
         self.rig = rig
-        self.scanners = Scanners(rig.table, rig.settings, rig.clock, Metrics(), Cuts(rig.settings, rig.clock))
+        self.scanners = scan_service(rig, rig.settings, Metrics(), Cuts(rig.settings, rig.clock))
         self.table = rig.create("default.orders", "id BIGINT, note STRING, PRIMARY KEY (id)")
         write(self.table, ROWS)
         rig.seal(self.table)
@@ -169,13 +169,14 @@ def test_after_the_end_nothing_is_read() -> None:
 
 def test_several_buckets_are_opened_up_to_the_first_with_more_than_a_page() -> None:
     with live_tables() as rig:
-        node = Scanners(rig.table, replace(Settings(), page_bytes=4_096), rig.clock, Metrics())
+        settings = replace(Settings(), page_bytes=4_096)
+        node = scan_service(rig, settings, Metrics(), Cuts(settings, rig.clock))
         table = rig.create("default.orders", "id BIGINT, note STRING, PRIMARY KEY (id)")
         write(table, ROWS)
         call = OpenScan(table.info.table_id, table.info.schema_id, bucket(table), page_bytes=4_096)
         small = replace(call, limit=10)
 
-        assert [page.rows for page in node.open_some([small, small, small], node.open)] == [10, 10, 10]
-        pages = node.open_some([small, call, small], node.open)
+        assert [page.rows for page in node.open_some([small, small, small])] == [10, 10, 10]
+        pages = node.open_some([small, call, small])
         assert [page.has_more for page in pages] == [False, True]
-        assert len(node.open_some([small] * 200, node.open)) < 100
+        assert len(node.open_some([small] * 200)) < 100

@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.kit.live_table import LiveTableRig, bucket, delete, live_tables, pins, write
+from tests.kit.scan_service import scan_service
 
+from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.scan import page_reader
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.resume_token import ResumeToken
-from penstock.engine.scan.service import Scanners
 from penstock.engine.settings import PAGE_BYTES_MAX, Settings
 from penstock.engine.table.open_table import LiveTable
 from penstock.errors import (
@@ -36,7 +37,7 @@ from penstock.errors import (
 from penstock.log.settings import LogSettings
 from penstock.model.filter.filter import Filter
 from penstock.model.node.calls import OpenScan, Page
-from penstock.model.node.principal import acting_as
+from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import TableBucket
 from penstock.runtime.metrics import Metrics
 from penstock.testing.fault_gate import Operation as DiskOperation
@@ -54,7 +55,8 @@ class Node:
         self.settings = settings or rig.settings
         self.metrics = Metrics()
         self.cuts = Cuts(self.settings, rig.clock)
-        self.scanners = Scanners(rig.table, self.settings, rig.clock, self.metrics, self.cuts)
+        self.metadata = MemoryMetadataStore()
+        self.scanners = scan_service(rig, self.settings, self.metrics, self.cuts, self.metadata)
         self.table = rig.create("default.orders", "id BIGINT, city STRING, amount DOUBLE, PRIMARY KEY (id)")
         write(self.table, ROWS)
 
@@ -598,7 +600,7 @@ def test_resume_token_goes_on_with_the_same_snapshot_after_step_down_and_take_up
 def test_resume_token_goes_on_after_the_session_is_lost_and_on_another_node(node: Node) -> None:
     page = node.open(limit=60)
     node.scanners.close_all()
-    other = Scanners(node.rig.table, node.settings, node.clock, Metrics(), node.cuts)
+    other = scan_service(node.rig, node.settings, Metrics(), node.cuts, node.metadata)
 
     pages = [other.open(other.read_token(page.resume_token))]
     while pages[-1].has_more:
@@ -673,20 +675,19 @@ def test_scan_as_of_an_older_offset_shows_the_table_as_it_was(node: Node) -> Non
 
 @pytest.mark.parametrize("call", ["next_page", "close"])
 def test_sessions_are_bound_to_their_principal_on_every_call(node: Node, call: str) -> None:
-    with acting_as("ann"):
-        page = node.open()
+    ann, bob = node.scanners.acting_as("ann"), node.scanners.acting_as("bob")
+    page = ann.open(node.call())
 
-    with acting_as("bob"), pytest.raises(PermissionDeniedError):
-        node.scanners.close(id_of(page)) if call == "close" else node.scanners.next_page(id_of(page), 1)
+    with pytest.raises(PermissionDeniedError):
+        bob.close(id_of(page)) if call == "close" else bob.next_page(id_of(page), 1)
 
-    with acting_as("ann"):
-        assert node.rows(page) == ROWS
+    node.scanners = ann
+    assert node.rows(page) == ROWS
 
 
 def test_scanners_are_listed(node: Node) -> None:
-    with acting_as("ann"):
-        page = node.open()
-        node.clock.advance(70)
+    page = node.scanners.acting_as("ann").open(node.call())
+    node.clock.advance(70)
 
     (info,) = node.scanners.list()
 
@@ -697,14 +698,13 @@ def test_scanners_are_listed(node: Node) -> None:
 
 
 def test_anybody_may_kill_a_scanner(node: Node) -> None:
-    with acting_as("ann"):
-        page = node.open()
+    ann = node.scanners.acting_as("ann")
+    page = ann.open(node.call())
 
-    with acting_as("bob"):
-        node.scanners.kill(id_of(page))
+    node.scanners.acting_as("bob").kill(id_of(page))
 
-    with acting_as("ann"), pytest.raises(UnknownOrExpiredScannerError):
-        node.scanners.next_page(id_of(page), 1)
+    with pytest.raises(UnknownOrExpiredScannerError):
+        ann.next_page(id_of(page), 1)
     with pytest.raises(UnknownOrExpiredScannerError):
         node.scanners.kill(id_of(page))
     assert node.number("evicted") == 1
@@ -722,7 +722,7 @@ def test_metrics_count_open_sessions_pages_and_bytes(node: Node) -> None:
 
 
 def test_session_keeps_the_cut_that_it_was_opened_with(node: Node) -> None:
-    cut = node.cuts.open(node.table)
+    cut = node.cuts.open(node.table, principal=LOCAL)
     page = node.open(cut_id=cut.cut_id, as_of=cut.offsets[bucket(node.table)])
     for number in (1, 2, 3):
         node.clock.advance(node.settings.scanner_ttl_ms)

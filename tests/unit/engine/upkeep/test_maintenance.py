@@ -46,18 +46,18 @@ class Node:
         )
 
     def table(self, ddl: str = "id BIGINT, v BIGINT, PRIMARY KEY (id)", **options: object) -> TableInfo:
-        return self.engine.create_table("default.t", make_spec(ddl, **options))  # type: ignore[arg-type]
+        return self.engine.catalog.create_table("default.t", make_spec(ddl, **options))  # type: ignore[arg-type]
 
     def upsert(self, info: TableInfo, ids: range, value: int) -> None:
         batch = pa.RecordBatch.from_pydict({"id": list(ids), "v": [value] * len(ids)}, schema=info.schema.arrow_schema)
-        self.engine.write(WriteCall(info.table_id, info.schema_id, Operation.UPSERT, batch))
+        self.engine.tables.write(WriteCall(info.table_id, info.schema_id, Operation.UPSERT, batch))
 
     def pass_time(self, ms: int) -> None:
         self.clock.advance(ms)
         self.tasks.run_due()
 
     def bucket(self, info: TableInfo) -> BucketStats:
-        (only,) = self.engine.stats(info.table_id).buckets
+        (only,) = self.engine.tables.stats(info.table_id).buckets
         return only
 
 
@@ -70,7 +70,7 @@ def test_a_checkpoint_is_taken_after_the_interval_and_not_before() -> None:
     assert node.bucket(info).checkpoint == 0
     node.pass_time(31_000)
     assert node.bucket(info).checkpoint == 10
-    assert node.engine.stats(info.table_id).background["checkpoints"] == 1
+    assert node.engine.tables.stats(info.table_id).background["checkpoints"] == 1
 
 
 @pytest.mark.parametrize("interval_ms", [200, 5_000])
@@ -123,7 +123,7 @@ def test_segments_that_are_full_are_sealed_into_files() -> None:
         node.upsert(info, range(100), value)
     node.pass_time(1_000)
     assert node.bucket(info).files > 0
-    assert node.engine.stats(info.table_id).background["rows_sealed"] > 0
+    assert node.engine.tables.stats(info.table_id).background["rows_sealed"] > 0
 
 
 def test_history_older_than_retention_goes_and_live_rows_stay() -> None:
@@ -142,7 +142,7 @@ def test_history_older_than_retention_goes_and_live_rows_stay() -> None:
     assert bucket.live_rows == 50
     assert bucket.rows < 200
     with pytest.raises(OffsetOutOfRangeError):
-        node.engine.open_cut(info.table_id, as_of={TableBucket("default.t", None, 0): 100})
+        node.engine.scan.open_cut(info.table_id, as_of={TableBucket("default.t", None, 0): 100})
 
 
 def test_a_pinned_cut_holds_retention_back_until_it_is_released() -> None:
@@ -150,14 +150,14 @@ def test_a_pinned_cut_holds_retention_back_until_it_is_released() -> None:
     info = node.table(properties={"log.retention": "1h"})
     for value in range(5):
         node.upsert(info, range(50), value)
-    cut = node.engine.open_cut(info.table_id)
+    cut = node.engine.scan.open_cut(info.table_id)
     for value in range(5, 10):
         node.upsert(info, range(50), value)
     node.pass_time(1_000)
     node.pass_time(2 * HOUR_MS)
     node.pass_time(61_000)
     assert node.bucket(info).base <= 250
-    node.engine.release_cut(cut.cut_id)
+    node.engine.scan.release_cut(cut.cut_id)
     node.pass_time(61_000)
     node.pass_time(61_000)
     assert node.bucket(info).base == 500
@@ -192,27 +192,27 @@ def test_write_is_told_also_if_its_partition_is_dropped_right_after(monkeypatch:
     info, call = days(node)
     write = LiveTable.write
 
-    def write_and_drop(table: LiveTable, given: WriteCall) -> WriteResult:
-        result = write(table, given)
-        node.engine.drop_partition(info.table_id, {"day": "mon"})
+    def write_and_drop(table: LiveTable, given: WriteCall, principal: str) -> WriteResult:
+        result = write(table, given, principal)
+        node.engine.catalog.drop_partition(info.table_id, {"day": "mon"})
         return result
 
     monkeypatch.setattr(LiveTable, "write", write_and_drop)
 
-    assert node.engine.write(call).rows == 1
-    assert node.engine.list_partitions(info.table_id) == []
+    assert node.engine.tables.write(call).rows == 1
+    assert node.engine.catalog.list_partitions(info.table_id) == []
 
 
 def test_partition_that_is_dropped_while_its_bucket_is_worked_on_is_no_damage() -> None:
     node = Node(checkpoint_interval_ms=1_000)
     info, call = days(node)
-    node.engine.write(call)
+    node.engine.tables.write(call)
     dropped: list[str] = []
 
     def drop(_: DiskOperation) -> bool:
         if not dropped:
             dropped.append("mon")
-            node.engine.drop_partition(info.table_id, {"day": "mon"})
+            node.engine.catalog.drop_partition(info.table_id, {"day": "mon"})
         return False
 
     node.disk.fail_reads_when(drop, errno.EIO)
@@ -226,25 +226,25 @@ def test_partition_that_is_dropped_while_its_bucket_is_worked_on_is_no_damage() 
 def test_partitions_older_than_their_retention_are_dropped() -> None:
     node = Node()
     info, call = days(node)
-    node.engine.write(call)
-    assert node.engine.list_partitions(info.table_id) == ["day=mon"]
+    node.engine.tables.write(call)
+    assert node.engine.catalog.list_partitions(info.table_id) == ["day=mon"]
     node.pass_time(2 * HOUR_MS)
-    assert node.engine.list_partitions(info.table_id) == []
-    assert node.engine.stats(info.table_id).background["partitions_expired"] == 1
+    assert node.engine.catalog.list_partitions(info.table_id) == []
+    assert node.engine.tables.stats(info.table_id).background["partitions_expired"] == 1
 
 
 def test_late_rows_of_an_expired_partition_get_offsets_that_it_never_had() -> None:
     node = Node()
     info, call = days(node)
-    ((bucket, old),) = node.engine.write(call).offsets.items()
+    ((bucket, old),) = node.engine.tables.write(call).offsets.items()
     node.pass_time(2 * HOUR_MS)
 
-    ((again, new),) = node.engine.write(call).offsets.items()
+    ((again, new),) = node.engine.tables.write(call).offsets.items()
 
     assert again == bucket
     assert new[0] > old[1]
     with pytest.raises(OffsetOutOfRangeError):
-        node.engine.open_cut(info.table_id, as_of={bucket: old[1]})
+        node.engine.scan.open_cut(info.table_id, as_of={bucket: old[1]})
 
 
 def stamps(node: Node, info: TableInfo) -> list[int]:
@@ -258,54 +258,54 @@ def stamps(node: Node, info: TableInfo) -> list[int]:
 def test_partitions_expire_in_their_time_although_the_clock_jumps(jump_ms: int) -> None:
     node = Node()
     info, call = days(node)
-    node.engine.write(call)
+    node.engine.tables.write(call)
     node.clock.jump_wall(jump_ms)
     node.pass_time(HOUR_MS // 2)
-    assert node.engine.list_partitions(info.table_id) == ["day=mon"]
+    assert node.engine.catalog.list_partitions(info.table_id) == ["day=mon"]
 
     node.clock.jump_wall(-jump_ms)
     node.pass_time(HOUR_MS)
-    assert node.engine.list_partitions(info.table_id) == []
+    assert node.engine.catalog.list_partitions(info.table_id) == []
 
 
 def test_partition_born_while_the_clock_is_behind_lives_its_time() -> None:
     node = Node()
     info, call = days(node)
     node.clock.jump_wall(-10 * HOUR_MS)
-    node.engine.write(call)
+    node.engine.tables.write(call)
     node.clock.jump_wall(10 * HOUR_MS)
     node.pass_time(HOUR_MS // 2)
 
-    assert node.engine.list_partitions(info.table_id) == ["day=mon"]
+    assert node.engine.catalog.list_partitions(info.table_id) == ["day=mon"]
 
 
 def test_start_that_finds_every_partition_expired_waits_for_the_clock_to_be_set() -> None:
     node = Node()
     info, call = days(node)
-    node.engine.write(call)
+    node.engine.tables.write(call)
     node.engine._tables.close()
     node.clock.jump_wall(400 * 24 * HOUR_MS)
     node.open()
-    node.engine.list_partitions(info.table_id)
-    node.engine.stats(info.table_id)
+    node.engine.catalog.list_partitions(info.table_id)
+    node.engine.tables.stats(info.table_id)
 
     node.pass_time(9 * 60_000)
-    assert node.engine.list_partitions(info.table_id) == ["day=mon"]
+    assert node.engine.catalog.list_partitions(info.table_id) == ["day=mon"]
     node.pass_time(2 * 60_000)
-    assert node.engine.list_partitions(info.table_id) == []
+    assert node.engine.catalog.list_partitions(info.table_id) == []
 
 
 def test_partitions_expire_soon_after_a_start_that_finds_younger_ones() -> None:
     node = Node()
     info, call = days(node)
-    node.engine.write(call)
+    node.engine.tables.write(call)
     node.engine._tables.close()
     node.clock.advance(HOUR_MS // 2)
     node.open()
-    node.engine.write(call)
+    node.engine.tables.write(call)
     for _ in range(40):
         node.pass_time(60_000)
-    assert node.engine.list_partitions(info.table_id) == []
+    assert node.engine.catalog.list_partitions(info.table_id) == []
 
 
 def test_timestamps_do_not_follow_a_jump_nor_stand_still_after_one() -> None:
@@ -322,7 +322,7 @@ def test_timestamps_do_not_follow_a_jump_nor_stand_still_after_one() -> None:
     node.engine._tables.close()
     node.clock.jump_wall(-400 * 24 * HOUR_MS)
     node.open()
-    node.engine.stats(info.table_id)
+    node.engine.tables.stats(info.table_id)
     node.clock.advance(1000)
     node.upsert(info, range(1), 1)
     assert stamps(node, info)[-1] == begin + 4000

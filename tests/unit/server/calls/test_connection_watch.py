@@ -97,7 +97,7 @@ def test_stranger_who_sends_much_without_a_call_is_cut_and_callers_are_not(
     (tmp_path / "tokens").write_text(f"ann:{hash_token(token)}\n")
     server = start(token_file=tmp_path / "tokens", settings=ServerSettings(stranger_bytes_max=1 << 16))
     ann = reach(server, token=token)
-    ann.list_databases()
+    ann.catalog.list_databases()
 
     unknown_frame = (16_000).to_bytes(3, "big") + bytes([0xEE, 0, 0, 0, 0, 0]) + bytes(16_000)
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as stranger:
@@ -107,5 +107,5 @@ def test_stranger_who_sends_much_without_a_call_is_cut_and_callers_are_not(
             while stranger.recv(4_096):
                 pass
 
-    assert ann.list_databases() == ["default"]
+    assert ann.catalog.list_databases() == ["default"]
     assert node.principals == ["ann", "ann"]

@@ -79,6 +79,6 @@ def test_table_for_people_has_every_option() -> None:
 
 
 def test_guide_carries_the_table_of_options() -> None:
-    guide = Path(__file__).parents[3] / "docs" / "guide" / "spark.md"
+    guide = Path(__file__).parents[4] / "docs" / "guide" / "spark.md"
 
     assert markdown() in guide.read_text()

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 import penstock
-from penstock.client.remote.node import RemoteNode
+from penstock.client.remote.facets.changes import RemoteChanges
 from penstock.errors import (
     ConflictError,
     InvalidError,
@@ -470,15 +470,15 @@ def test_a_bucket_that_is_not_led_just_now_keeps_its_place(
     stream = Stream(url)
     first = stream.run()
     away = min(table.cut(), key=lambda bucket: bucket.bucket)
-    log_state = RemoteNode.log_state
+    log_state = RemoteChanges.log_state
 
-    def of_the_others(node: RemoteNode, table_id: int) -> LogState:
-        state = log_state(node, table_id)
+    def of_the_others(changes: RemoteChanges, table_id: int) -> LogState:
+        state = log_state(changes, table_id)
         others = {bucket: known for bucket, known in state.offsets.items() if bucket != away}
         return replace(state, offsets=others, away=(away,))
 
     with monkeypatch.context() as while_away:
-        while_away.setattr(RemoteNode, "log_state", of_the_others)
+        while_away.setattr(RemoteChanges, "log_state", of_the_others)
         table.upsert([{"id": number, "v": "b"} for number in range(10, 20)])
         second = stream.run()
     third = stream.run()

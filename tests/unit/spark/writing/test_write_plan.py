@@ -14,6 +14,7 @@ from pyspark.sql import types as spark
 import penstock
 from penstock.client.link.link import Link
 from penstock.engine.engine import Engine
+from penstock.engine.table.catalog_service import CatalogService
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.model.node.calls import Operation
 from penstock.model.schema.aggregate import AggFunction
@@ -91,8 +92,8 @@ def test_every_column_is_owned_by_who_may_take_rows_away(link: Link) -> None:
 
 
 def test_a_column_that_was_added_later_may_be_absent(link: Link) -> None:
-    info = link.node.table("shop.orders")
-    link.node.add_column(info.table_id, "note", pa.string())
+    info = link.node.catalog.table("shop.orders")
+    link.node.catalog.add_column(info.table_id, "note", pa.string())
 
     made = plan(link, "shop.orders", "id bigint, city string, amount double")
 
@@ -136,8 +137,11 @@ def test_a_schema_grows_only_when_asked(link: Link) -> None:
         plan(link, "shop.sums", "k bigint, extra bigint", merge_schema=True)
 
 
-class Overtaken(Engine):
-    """An engine on which another job adds a column just before this one does."""
+class Overtaken(CatalogService):
+    """A catalog in which another job adds a column just before this one does."""
+
+    def __init__(self, catalog: CatalogService) -> None:
+        vars(self).update(vars(catalog))
 
     def add_column(self, table_id: int, name: str, type: pa.DataType, agg: AggFunction | None = None) -> TableInfo:
         super().add_column(table_id, name, type, agg)
@@ -147,12 +151,14 @@ class Overtaken(Engine):
 def test_a_column_that_another_job_adds_at_the_same_time_is_used(tmp_path: Path) -> None:
     with penstock.connect(tmp_path / "data") as conn:
         conn.create_table("orders", ORDERS)
-    link = Link(Overtaken.open(tmp_path / "data"), "embedded")
+    engine = Engine.open(tmp_path / "data")
+    engine.catalog = Overtaken(engine.catalog)
+    link = Link(engine, "embedded")
 
     made = plan(link, "orders", "id bigint, city string, amount double, note string, n int", merge_schema=True)
 
     assert made.info.schema.names == ["id", "city", "amount", "note", "n"]
-    assert made.info.schema_id == link.node.table("default.orders").schema_id
+    assert made.info.schema_id == link.node.catalog.table("default.orders").schema_id
     link.close()
 
 

@@ -12,6 +12,7 @@ from tests.kit.owner_rig import OwnerRig
 from penstock.errors import LockedError, PenstockError
 from penstock.model.node.calls import Operation
 from penstock.model.node.owner_token import OwnerToken
+from penstock.model.node.principal import LOCAL
 from penstock.model.place.change import BatchKind
 from penstock.testing.fault_gate import SimulatedCrash
 
@@ -256,7 +257,9 @@ def test_clearing_columns_is_undone_like_any_write(rig: OwnerRig) -> None:
     owner = rig.acquire("job", "a")
     task: OwnerToken = rig.begin(owner, 1)
     call = rig.call([{"k": 1}], operation=Operation.DELETE, owner=task)
-    rig.table.write(type(call)(call.table_id, call.schema_id, call.operation, call.batch, ("a",), owner=call.owner))
+    rig.table.write(
+        type(call)(call.table_id, call.schema_id, call.operation, call.batch, ("a",), owner=call.owner), principal=LOCAL
+    )
     assert rig.rows() == []
 
     rig.owners.undo(owner)

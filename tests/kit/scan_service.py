@@ -1,0 +1,41 @@
+"""The scan service of a node, over tables that a test opens by hand."""
+
+from __future__ import annotations
+
+from tests.kit.live_table import LiveTableRig
+
+from penstock.engine.catalog.identity import Identity
+from penstock.engine.metadata.store import MemoryMetadataStore, MetadataStore
+from penstock.engine.scan.cuts import Cuts
+from penstock.engine.scan.named_cuts import NamedCuts
+from penstock.engine.scan.service import ScanService
+from penstock.engine.settings import Settings
+from penstock.engine.table.open_table import LiveTable
+from penstock.errors import LeaseNotFoundError
+from penstock.model.node.principal import LOCAL
+from penstock.model.place.bucket import BucketId
+from penstock.runtime.metrics import Metrics
+
+
+def scan_service(
+    rig: LiveTableRig, settings: Settings, metrics: Metrics, cuts: Cuts, metadata: MetadataStore | None = None
+) -> ScanService:
+    """Return the service of a node that has no leases and is never closed; `metadata` says which database it is."""
+    metadata = MemoryMetadataStore() if metadata is None else metadata
+
+    def no_lease(lease_id: str, *_: object, **__: object) -> tuple[LiveTable, BucketId]:
+        raise LeaseNotFoundError("there are no leases here", lease_id=lease_id)
+
+    return ScanService(
+        rig.table,
+        settings,
+        rig.clock,
+        metrics,
+        cuts=cuts,
+        named_cuts=NamedCuts(metadata, rig.clock),
+        identity=Identity(metadata),
+        principal=LOCAL,
+        holding=lambda bucket: rig.table(bucket.table_id),
+        find_leased=no_lease,
+        check_open=lambda: None,
+    )
