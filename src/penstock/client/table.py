@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.client.catalog.table_definition import TableDefinition
 from penstock.client.changes.range import EARLIEST, StartLike, is_position
 from penstock.client.changes.stream import ChangeStream
 from penstock.client.changes.streams import StreamRequest, Timeout, open_changes, open_snapshot_and_follow
@@ -27,7 +28,7 @@ from penstock.client.write.requests import WriteRequests
 from penstock.client.write.table_owners import TableOwners
 from penstock.client.write.writer import Writer
 from penstock.errors import InvalidError
-from penstock.model.node.calls import Images, Offsets, TableStats, WriteCall, WriteResult
+from penstock.model.node.calls import Images, Offsets, WriteCall, WriteResult
 from penstock.model.node.lease import Snapshot
 from penstock.model.place.bucket import TableBucket
 from penstock.model.schema.aggregate import AggFunction
@@ -35,7 +36,7 @@ from penstock.model.schema.type_words import parse_type
 from penstock.model.table.table import TableInfo
 
 
-class Table(TableOwners):
+class Table(TableDefinition, TableOwners):
     """A handle to one table. Thread-safe, cheap to share.
 
     It names the table by id, so it never reaches another table of the same name; and it knows the
@@ -43,25 +44,9 @@ class Table(TableOwners):
     """
 
     def __init__(self, link: Link, info: TableInfo) -> None:
-        self._link = link
-        self._info = info
+        super().__init__(link, info)
         self._requests = WriteRequests(info)
         self._lookups = Lookups(link, info)
-
-    @property
-    def info(self) -> TableInfo:
-        """Return the table as this handle knows it."""
-        return self._info
-
-    @property
-    def path(self) -> str:
-        """Return the table's path: database and name."""
-        return self._info.path
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Return the table's columns as an Arrow schema."""
-        return self._info.schema.arrow_schema
 
     def upsert(
         self,
@@ -334,14 +319,6 @@ class Table(TableOwners):
         """
         return self._lookups.prefix_lookup(prefix)
 
-    def stats(self) -> TableStats:
-        """Return the table's state: rows, bytes, each bucket, what background work did.
-
-        Raises:
-            TableNotFoundError: the table was dropped.
-        """
-        return self._link.retry.run(lambda: self._link.node.tables.stats(self._info.table_id))
-
     def add_column(self, name: str, type: pa.DataType | str, agg: AggFunction | str | None = None) -> Table:
         """Add a nullable column; return a handle that knows it. This handle does not.
 
@@ -353,46 +330,6 @@ class Table(TableOwners):
         kept = parse_type(type, name)
         info = self._link.once(lambda node: node.catalog.add_column(self._info.table_id, name, kept, function))
         return Table(self._link, info)
-
-    def list_partitions(self) -> list[str]:
-        """Return the names of the partitions, sorted.
-
-        Raises:
-            UnsupportedError: the table is not partitioned.
-        """
-        return self._link.retry.run(lambda: self._link.node.catalog.list_partitions(self._info.table_id))
-
-    def create_partition(self, values: Mapping[str, object], if_not_exists: bool = False) -> str:
-        """Create the partition with these values; return its name.
-
-        Raises:
-            AlreadyExistsError: it is there.
-            InvalidError: the values are not those of the partition columns.
-            LimitError: there are as many partitions as the table allows.
-            UnsupportedError: the table is not partitioned.
-        """
-        table_id = self._info.table_id
-        return self._link.once(
-            lambda node: node.catalog.create_partition(table_id, values, if_not_exists=if_not_exists)
-        )
-
-    def drop_partition(self, values: Mapping[str, object], if_exists: bool = False) -> None:
-        """Drop the partition with these values, and its rows.
-
-        Raises:
-            PartitionNotFoundError: it is not there.
-            InvalidError: the values are not those of the partition columns.
-            UnsupportedError: the table is not partitioned.
-        """
-        self._link.once(lambda node: node.catalog.drop_partition(self._info.table_id, values, if_exists=if_exists))
-
-    def __repr__(self) -> str:
-        key = f", primary key ({', '.join(self._info.primary_key)})" if self._info.keyed else ", log table"
-        buckets = "1 bucket" if self._info.buckets == 1 else f"{self._info.buckets} buckets"
-        return f"<Table {self.path}{key}, {len(self._info.schema.columns)} columns, {buckets}>"
-
-    def _repr_html_(self) -> str:
-        return self._info._repr_html_()
 
     def _write(self, call: WriteCall) -> WriteResult:
         if call.batch.num_rows == 0:

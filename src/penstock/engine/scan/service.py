@@ -22,20 +22,16 @@ from penstock.engine.scan.page_reader import PageReader
 from penstock.engine.scan.plan import ScannedRows, ScanPlan
 from penstock.engine.scan.read_ahead import ReadAhead
 from penstock.engine.scan.registry import ScannerRegistry
-from penstock.engine.scan.resume_token import ResumeToken
+from penstock.engine.scan.resumed_call import resumed_call
 from penstock.engine.scan.session import ScanSession, pin_holder
 from penstock.engine.settings import PAGE_BYTES_MAX, Settings
 from penstock.engine.table.open_table import LiveTable
 from penstock.engine.table.pins import not_led, pin, unpin
 from penstock.errors import (
-    InvalidError,
     InvalidScanRequestError,
     LimitError,
-    NotFoundError,
     OffsetOutOfRangeError,
-    PartitionNotFoundError,
     PenstockError,
-    TableNotFoundError,
     UnknownOrExpiredScannerError,
     UnsupportedError,
 )
@@ -230,33 +226,7 @@ class ScanService(ActsForPrincipal):
             TableNotFoundError: the table was dropped.
             PartitionNotFoundError: the partition was dropped.
         """
-        stored = ResumeToken.decode(token)
-        table = self._tables(stored.bucket.table_id)
-        try:
-            schema = table.known_schema(stored.schema_id)
-        except TableNotFoundError:
-            raise
-        except NotFoundError as error:
-            raise InvalidError("the resume token is of another node's table", table=table.info.path) from error
-        columns = [schema.column_by_id(column) for column in stored.columns]
-        names = tuple(column.name for column in columns if column is not None)
-        if len(names) < len(columns):
-            raise InvalidError("the resume token is of another node's table", table=table.info.path)
-        bucket = _named(table, stored)
-        if stored.database is not None:
-            self._identity.check_origin(stored.database, stored.bucket.table_id, {bucket: stored.log_offset})
-        return OpenScan(
-            table_id=stored.bucket.table_id,
-            schema_id=stored.schema_id,
-            bucket=bucket,
-            columns=names,
-            filter=stored.filter,
-            limit=stored.limit,
-            page_bytes=stored.page_bytes,
-            as_of=stored.log_offset,
-            start=stored.next_offset,
-            end=stored.end,
-        )
+        return resumed_call(token, self._tables, self._identity)
 
     def read_ahead(self, scanner_id: str) -> None:
         """Read a session's next page while the latest is on its way, if there may be one and there is room for it."""
@@ -401,12 +371,3 @@ def _snapshot(view: TabletView, call: OpenScan) -> int:
             "offset is beyond the end of the bucket", bucket=call.bucket, offset=call.as_of, end=view.visible
         )
     return call.as_of
-
-
-def _named(table: LiveTable, token: ResumeToken) -> TableBucket:
-    try:
-        return table.name(token.bucket)
-    except PartitionNotFoundError as error:
-        if table.info.partitioned and 0 <= token.bucket.bucket < table.info.buckets:
-            raise
-        raise InvalidError("the resume token is of another node's table", table=table.info.path) from error
