@@ -19,7 +19,7 @@ from penstock.engine.commit.sync_pool import SyncPool
 from penstock.engine.home.storage import Storage
 from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.settings import Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import BucketFailedError, ClosedError, PenstockError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.node.calls import Operation, WriteCall
@@ -65,7 +65,7 @@ class GroupedLife:
         """Open the table on what the disk has."""
         self._syncs = SyncPool()
         self._catalog = Catalog(self._metadata, self._clock)
-        self.table = LiveTable(
+        self.table = OpenTable(
             self._catalog.table_by_id(self._table_id),
             self._catalog,
             Storage(self.disk, self.index, self._settings).open_tablets,

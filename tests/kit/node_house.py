@@ -10,7 +10,7 @@ from typing import Any
 from penstock.client.connection import Connection, connect
 from penstock.client.link.retry import Retry
 from penstock.engine.engine import Engine
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import DirectoryInUseError
 from penstock.server.serve import serve
 from penstock.server.server import Server
@@ -46,7 +46,7 @@ class NodeHouse:
         assert isinstance(node, Engine)
         return node
 
-    def live_table(self, table_id: int) -> LiveTable:
+    def open_table(self, table_id: int) -> OpenTable:
         """Return a table as the engine has it."""
         return self.engine._tables.get(table_id)
 

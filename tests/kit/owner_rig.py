@@ -15,7 +15,7 @@ from penstock.engine.metadata.store import Entry, MemoryMetadataStore, Write
 from penstock.engine.owners.attempt_ends import end_attempt
 from penstock.engine.owners.owners import Owners
 from penstock.engine.settings import Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import ClosedError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
@@ -91,7 +91,7 @@ class OwnerRig:
         self._syncs = SyncPool()
         storage = Storage(self.disk, self._index, self.settings)
         catalog = Catalog(self.metadata, self.clock)
-        self.table = LiveTable(
+        self.table = OpenTable(
             catalog.table_by_id(self._table_id),
             catalog,
             storage.open_tablets,

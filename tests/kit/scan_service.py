@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kit.live_table import LiveTableRig
+from tests.kit.open_table import OpenTableRig
 
 from penstock.engine.catalog.identity import Identity
 from penstock.engine.metadata.store import MemoryMetadataStore, MetadataStore
@@ -10,7 +10,7 @@ from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.named_cuts import NamedCuts
 from penstock.engine.scan.service import ScanService
 from penstock.engine.settings import Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import LeaseNotFoundError
 from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import BucketId
@@ -18,12 +18,12 @@ from penstock.runtime.metrics import Metrics
 
 
 def scan_service(
-    rig: LiveTableRig, settings: Settings, metrics: Metrics, cuts: Cuts, metadata: MetadataStore | None = None
+    rig: OpenTableRig, settings: Settings, metrics: Metrics, cuts: Cuts, metadata: MetadataStore | None = None
 ) -> ScanService:
     """Return the service of a node that has no leases and is never closed; `metadata` says which database it is."""
     metadata = MemoryMetadataStore() if metadata is None else metadata
 
-    def no_lease(lease_id: str, *_: object, **__: object) -> tuple[LiveTable, BucketId]:
+    def no_lease(lease_id: str, *_: object, **__: object) -> tuple[OpenTable, BucketId]:
         raise LeaseNotFoundError("there are no leases here", lease_id=lease_id)
 
     return ScanService(

@@ -176,7 +176,7 @@ class TableLife:
 
     def look_after(self) -> None:
         """Seal, checkpoint or compact, as background work would."""
-        engine, live = self.house.engine, self.house.live_table(self.table.info.table_id)
+        engine, live = self.house.engine, self.house.open_table(self.table.info.table_id)
         if self.random.random() < 0.5:
             engine.reap()
             engine.maintenance.compact_now(live, everything=self.random.random() < 0.5)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.kit.live_table import LiveTableRig, live_tables, write_batch
+from tests.kit.open_table import OpenTableRig, open_tables, write_batch
 
 from penstock.engine.commit.group import QueuedWrite
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import ArithmeticOverflowError
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
 
@@ -26,8 +26,8 @@ KEYS = 5
 
 
 @pytest.fixture
-def rig() -> Iterator[LiveTableRig]:
-    with live_tables() as opened:
+def rig() -> Iterator[OpenTableRig]:
+    with open_tables() as opened:
         yield opened
 
 
@@ -45,12 +45,12 @@ def some_row(random: Random, columns: list[str]) -> dict[str, Any]:
     return {"id": random.randrange(KEYS), **row}
 
 
-def batch_of(table: LiveTable, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+def batch_of(table: OpenTable, rows: list[dict[str, Any]]) -> pa.RecordBatch:
     schema = pa.schema([table.info.schema.arrow_schema.field(name) for name in rows[0]])
     return pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def queued(table: LiveTable, rows: list[dict[str, Any]], mode: str, number: int) -> QueuedWrite:
+def queued(table: OpenTable, rows: list[dict[str, Any]], mode: str, number: int) -> QueuedWrite:
     call = WriteCall(
         table.info.table_id,
         table.info.schema_id,
@@ -64,7 +64,7 @@ def queued(table: LiveTable, rows: list[dict[str, Any]], mode: str, number: int)
     return table.route(call)
 
 
-def rows_at(table: LiveTable, x: Mapping[int, int]) -> list[dict[str, Any]]:
+def rows_at(table: OpenTable, x: Mapping[int, int]) -> list[dict[str, Any]]:
     """Return the rows as of an offset in each bucket."""
     found = []
     for bucket, view in table.view.items():
@@ -77,12 +77,12 @@ def spans_of(write: QueuedWrite) -> dict[int, tuple[int, int]]:
     return {bucket.bucket: span for bucket, span in write.ranges.items()}
 
 
-def commit_together(table: LiveTable, writes: list[QueuedWrite]) -> None:
+def commit_together(table: OpenTable, writes: list[QueuedWrite]) -> None:
     table.committer.run(lambda: table.committer.commit_now(writes))
 
 
 @pytest.mark.parametrize("first_seed", range(0, SEEDS, 20))
-def test_group_of_calls_leaves_after_each_what_the_calls_alone_leave(first_seed: int, rig: LiveTableRig) -> None:
+def test_group_of_calls_leaves_after_each_what_the_calls_alone_leave(first_seed: int, rig: OpenTableRig) -> None:
     for seed in range(first_seed, first_seed + 20):
         print(f"seed={seed}")
         random = Random(seed)
@@ -109,7 +109,7 @@ def test_group_of_calls_leaves_after_each_what_the_calls_alone_leave(first_seed:
                 assert rows_at(together, reached) == rows_at(alone, reached)
 
 
-def test_call_that_overflows_fails_alone_in_its_group(rig: LiveTableRig) -> None:
+def test_call_that_overflows_fails_alone_in_its_group(rig: OpenTableRig) -> None:
     table = rig.create("default.t", "id BIGINT, v TINYINT SUM, PRIMARY KEY (id)", merge_engine="aggregate")
     write_batch(table, batch_of(table, [{"id": 0, "v": 50}, {"id": 1, "v": 50}]))
     results: dict[int, WriteResult | Exception] = {}

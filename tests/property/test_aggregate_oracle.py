@@ -16,9 +16,9 @@ import pyarrow.types as pat
 import pytest
 from pyroaring import BitMap, BitMap64
 from tests.kit.aggregate_oracle import AggregateOracle, same
-from tests.kit.live_table import LiveTableRig, live_tables
+from tests.kit.open_table import OpenTableRig, open_tables
 
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import InvalidError
 from penstock.model.node.calls import Operation, WriteCall
 from penstock.model.node.principal import LOCAL
@@ -76,10 +76,10 @@ CASES = [
 class Life:
     """Random writes of one table and of its oracle."""
 
-    def __init__(self, rig: LiveTableRig, schema: Schema, seed: int, properties: Mapping[str, str]) -> None:
+    def __init__(self, rig: OpenTableRig, schema: Schema, seed: int, properties: Mapping[str, str]) -> None:
         self.random = Random(seed)
         self.rig = rig
-        self.table: LiveTable = rig.create("default.t", schema, buckets=2, properties=properties)
+        self.table: OpenTable = rig.create("default.t", schema, buckets=2, properties=properties)
         self.oracle = AggregateOracle(self.table.info.schema, self.table.info.options)
 
     def step(self) -> None:
@@ -237,7 +237,7 @@ def test_column_holds_the_fold_of_all_that_was_written(function: AggFunction, ki
     schema = builder.agg_column("other", pa.float64(), "sum").primary_key("k").build()
     properties = {"delete.behavior": "allow", "aggregate.retract": "ignore", "aggregate.max-value-bytes": "60"}
 
-    with live_tables() as rig:
+    with open_tables() as rig:
         life = Life(rig, schema, seed, properties)
         for _ in range(STEPS):
             life.step()
@@ -253,7 +253,7 @@ def test_columns_of_every_function_fold_side_by_side(seed: int) -> None:
     retract = random.choice(("error", "ignore"))
     properties = {"delete.behavior": "allow", "aggregate.retract": retract, "aggregate.delete-at-zero": "n"}
 
-    with live_tables() as rig:
+    with open_tables() as rig:
         life = Life(rig, builder.primary_key("k").build(), seed, properties)
         for _ in range(STEPS):
             life.step()

@@ -31,7 +31,7 @@ class Attempt:
     ident: bytes
     task: int
     token: OwnerToken
-    left: list[int]
+    dropped: list[int]
     written: int = 0
     calls: int = 0
 
@@ -103,7 +103,7 @@ class Job:
     ) -> None:
         """Let an attempt make its next call, or end; one that is told to stop does."""
         try:
-            if attempt.left:
+            if attempt.dropped:
                 self.write(attempt)
                 return
             won = (attempt.ident, attempt.written)
@@ -118,14 +118,14 @@ class Job:
         running.remove(attempt)
 
     def write(self, attempt: Attempt) -> None:
-        rows = [{"k": attempt.left[0], "a": 1}]
+        rows = [{"k": attempt.dropped[0], "a": 1}]
         facts = {"writer_id": attempt.ident, "sequence": attempt.calls}
         for _ in range(self.random.choice((1, 1, 2))):  # a reply that was lost: the same call again
             if attempt.task in self.staging:
                 self.rig.stage(rows, attempt.token, attempt.ident, **facts)
             else:
                 self.rig.write(rows, owner=attempt.token, attempt=attempt.ident, **facts)
-        attempt.left.pop(0)
+        attempt.dropped.pop(0)
         attempt.calls += 1
         attempt.written += 1
 

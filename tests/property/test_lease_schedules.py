@@ -20,7 +20,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.home.storage import Storage
 from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.settings import Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import LeaseNotFoundError, PenstockError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.model.node.calls import OpenScan, Operation, WriteCall
@@ -302,7 +302,7 @@ class LeaseLife:
     def any_table(self) -> TableInfo:
         return self.random.choice(list(self.tables.values()))
 
-    def live(self, table_id: int) -> LiveTable:
+    def live(self, table_id: int) -> OpenTable:
         return self.engine._tables.get(table_id)
 
     def visible(self, info: TableInfo) -> int:

@@ -68,7 +68,7 @@ def test_directory_that_another_takes_the_place_of_is_left_alone(house: NodeHous
     with pytest.raises(errors.UnavailableError, match="not where it was opened"):
         table.upsert({"id": 99, "v": 2})
     with pytest.raises(OSError, match="not where it was opened"):
-        house.engine.maintenance.compact_now(house.live_table(table.info.table_id))
+        house.engine.maintenance.compact_now(house.open_table(table.info.table_id))
 
     assert sorted(str(path) for path in (tmp_path / "data" / "tables").rglob("*")) == [
         path for path in before if path.startswith(str(tmp_path / "data" / "tables") + "/")

@@ -98,7 +98,7 @@ def test_offset_below_the_base_says_what_to_do(house: NodeHouse, table: penstock
     for value in range(2, 5):
         table.upsert(rows(value))
     house.engine.reap()
-    house.engine.maintenance.compact_now(house.live_table(table.info.table_id), everything=True)
+    house.engine.maintenance.compact_now(house.open_table(table.info.table_id), everything=True)
     assert all(held.base > cut[bucket] for bucket, held in table.offsets().items())
 
     for call in (

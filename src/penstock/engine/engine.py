@@ -19,7 +19,7 @@ from penstock.engine.home.data_directory import DataDirectory
 from penstock.engine.home.node_state import NodeState
 from penstock.engine.home.storage import Storage
 from penstock.engine.leases.lease_room import LeaseRoom
-from penstock.engine.leases.store import LeaseBook
+from penstock.engine.leases.store import LeaseStore
 from penstock.engine.lookup.service import LookupService
 from penstock.engine.metadata.store import MetadataStore
 from penstock.engine.owners.service import OwnerService
@@ -28,10 +28,10 @@ from penstock.engine.scan.named_cuts import NamedCuts
 from penstock.engine.scan.service import ScanService
 from penstock.engine.settings import Settings
 from penstock.engine.table.catalog_service import CatalogService
-from penstock.engine.table.lease_pins import Holds
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.lease_pins import LeasePins
+from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.open_tables import OpenTables
-from penstock.engine.table.restart_grace import Grace
+from penstock.engine.table.restart_grace import RestartGrace
 from penstock.engine.table.service import TableService
 from penstock.engine.table.unknown_files import settle_unknown
 from penstock.engine.upkeep.maintenance import Maintenance
@@ -80,12 +80,12 @@ class Engine:
         disk, make_room = storage.disk, storage.room.give_up
         self._catalog = Catalog(metadata, dated, disk.exists, tables_max=settings.tables_max, make_room=make_room)
         identity = Identity(metadata)
-        self._grace = Grace(settings.scanner_ttl_ms, clock)
-        holds, book = Holds(), LeaseBook(metadata, clock, make_room)
+        self._grace = RestartGrace(settings.scanner_ttl_ms, clock)
+        lease_pins, store = LeasePins(), LeaseStore(metadata, clock, make_room)
         # Before a table is opened or removed: what is leased is protected from the first moment on.
-        loaded = book.load(holds)
+        loaded = store.load(lease_pins)
         settle_unknown(self._catalog, storage)
-        self._tables = OpenTables(self._catalog, storage, Terms(metadata), self._grace, holds, clock=clock)
+        self._tables = OpenTables(self._catalog, storage, Terms(metadata), self._grace, lease_pins, clock=clock)
         self.owners = OwnerService(
             self._tables.get, metadata, disk=disk, settings=settings, clock=clock, identity=identity, principal=LOCAL
         )
@@ -102,8 +102,8 @@ class Engine:
         )
         room = LeaseRoom.open(
             loaded,
-            book,
-            holds,
+            store,
+            lease_pins,
             self._tables,
             catalog=self._catalog,
             maintenance=self.maintenance,
@@ -117,7 +117,7 @@ class Engine:
         self.leases, self.lease_upkeep = room.service, room.upkeep
         self._cuts = Cuts(settings, clock)
         self._named_cuts = NamedCuts(metadata, clock)
-        self._change_reader = ChangeReader(settings, clock, self._tables.left_bucket)
+        self._change_reader = ChangeReader(settings, clock, self._tables.dropped_bucket)
         self._tables.is_awaited = self._change_reader.awaits
         self.scan = ScanService(
             self._table,
@@ -253,11 +253,11 @@ class Engine:
         tasks.every("reap", REAP_INTERVAL_MS, self.reap)
         tasks.every("storage", STORAGE_INTERVAL_MS, self._storage.tidy)
 
-    def _table(self, table_id: int) -> LiveTable:
+    def _table(self, table_id: int) -> OpenTable:
         self._state.check()
         return self._tables.get(table_id)
 
-    def _table_of(self, bucket: TableBucket) -> LiveTable:
+    def _table_of(self, bucket: TableBucket) -> OpenTable:
         return self._table(self._catalog.table(bucket.table).table_id)
 
     def _log_state(self, table_id: int, since: int) -> LogState:

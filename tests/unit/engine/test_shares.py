@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.kit.live_table import live_tables, pins
+from tests.kit.open_table import open_tables, pins
 
 from penstock.engine.changes.reader_pins import ReaderPins
 from penstock.engine.engine import Engine
@@ -156,7 +156,7 @@ def test_share_of_the_tables_holds_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_cuts_and_readers_are_shared() -> None:
-    with live_tables() as rig:
+    with open_tables() as rig:
         table = rig.create("default.t", "id BIGINT, PRIMARY KEY (id)")
         start = {table.bucket_id(table.buckets()[0]): 0}
         cuts = Cuts(rig.settings, rig.clock, most=8)
@@ -178,7 +178,7 @@ def test_cuts_and_readers_are_shared() -> None:
 
 
 def test_named_cuts_are_shared_and_end() -> None:
-    with live_tables() as rig:
+    with open_tables() as rig:
         table = rig.create("default.t", "id BIGINT, PRIMARY KEY (id)")
         named = NamedCuts(MemoryMetadataStore(), rig.clock, most=8)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.kit.live_table import live_tables, write
+from tests.kit.open_table import open_tables, write
 
 from penstock.errors import ArithmeticOverflowError
 from penstock.model.schema.schema import Schema
@@ -26,7 +26,7 @@ DECIMALS = [
 
 def fold(function: str, kind: pa.DataType, *batches: Sequence[Any], mode: str = "accumulate") -> Any:
     schema = Schema.builder().column("k", pa.int64()).agg_column("v", kind, function).primary_key("k").build()
-    with live_tables() as rig:
+    with open_tables() as rig:
         table = rig.create("default.t", schema)
         for batch in batches:
             write(table, [{"k": 1, "v": one} for one in batch], agg_mode=mode)

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap, BitMap64
-from tests.kit.live_table import LiveTableRig, live_tables, write, write_batch
+from tests.kit.open_table import OpenTableRig, open_tables, write, write_batch
 
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import ArithmeticOverflowError, LimitError, PenstockError, UnsupportedError
 from penstock.model.node.calls import Operation
 from penstock.model.schema.aggregate import AggFunction, types_taken
@@ -55,7 +55,7 @@ FOLDS: dict[AggFunction, Any] = {
 every_function = pytest.mark.parametrize("aggregate", AGGREGATES.values(), ids=lambda aggregate: aggregate.function)
 
 
-def table_of(rig: LiveTableRig, aggregate: Aggregate, **properties: str) -> LiveTable:
+def table_of(rig: OpenTableRig, aggregate: Aggregate, **properties: str) -> OpenTable:
     schema = Schema.builder().column("k", pa.int64())
     schema.agg_column("v", SAMPLES[aggregate.function][0], aggregate.function)
     named = {name.replace("__", ".").replace("_", "-"): value for name, value in properties.items()}
@@ -63,7 +63,7 @@ def table_of(rig: LiveTableRig, aggregate: Aggregate, **properties: str) -> Live
     return rig.create(f"default.t{number}", schema.primary_key("k").build(), properties=named)
 
 
-def value(table: LiveTable) -> Any:
+def value(table: OpenTable) -> Any:
     [view] = table.view.values()
     rows = [row for block in view.scan(view.visible, table.schema.user_columns) for row in block.batch.to_pylist()]
     return rows[0]["1"]
@@ -71,14 +71,14 @@ def value(table: LiveTable) -> Any:
 
 def fold(aggregate: Aggregate, *batches: list[Any]) -> Any:
     """Return what a column holds after these batches of inputs for one key."""
-    with live_tables() as rig:
+    with open_tables() as rig:
         table = table_of(rig, aggregate)
         for batch in batches:
             write(table, [{"k": 1, "v": one} for one in batch])
         return value(table)
 
 
-def apply(table: LiveTable, changes: list[tuple[str, Any]]) -> None:
+def apply(table: OpenTable, changes: list[tuple[str, Any]]) -> None:
     schema = table.info.schema.arrow_schema.append(pa.field("_change_type", pa.string()))
     rows = [{"k": 1, "v": one, "_change_type": kind} for kind, one in changes]
     write_batch(table, pa.RecordBatch.from_pylist(rows, schema=schema), Operation.APPLY)
@@ -139,7 +139,7 @@ def test_order_matters_as_the_table_says(aggregate: Aggregate) -> None:
 @every_function
 def test_value_is_taken_back_as_the_table_says(aggregate: Aggregate) -> None:
     one, other, _ = SAMPLES[aggregate.function][1]
-    with live_tables() as rig:
+    with open_tables() as rig:
         table = table_of(rig, aggregate)
         write(table, [{"k": 1, "v": one}])
         before = value(table)
@@ -156,7 +156,7 @@ def test_value_is_taken_back_as_the_table_says(aggregate: Aggregate) -> None:
 @every_function
 def test_value_that_cannot_be_taken_back_stands_if_told_so(aggregate: Aggregate) -> None:
     one, other, _ = SAMPLES[aggregate.function][1]
-    with live_tables() as rig:
+    with open_tables() as rig:
         table = table_of(rig, aggregate, aggregate__retract="ignore")
         write(table, [{"k": 1, "v": one}])
 
@@ -173,7 +173,7 @@ def test_too_large_a_value_is_refused_as_the_table_says(aggregate: Aggregate) ->
         Excess.CHECKED: ArithmeticOverflowError,
         Excess.CAPPED: LimitError,
     }
-    with live_tables() as rig:
+    with open_tables() as rig:
         table = table_of(rig, aggregate, **{"aggregate__max-value-bytes": "1"})
         if aggregate.excess is Excess.NEVER:
             write(table, [{"k": 1, "v": one} for one in inputs])

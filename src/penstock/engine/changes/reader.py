@@ -14,7 +14,7 @@ from penstock.engine.changes.page import read_page
 from penstock.engine.changes.reader_pins import ReaderPins
 from penstock.engine.commit.committer import TableView
 from penstock.engine.settings import PAGE_BYTES_MAX, Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.pins import not_led
 from penstock.errors import InvalidError, OffsetOutOfRangeError
 from penstock.model.node.calls import ChangePage, Images, Offsets, PullChanges
@@ -28,7 +28,7 @@ from penstock.tablet.view.view import TabletView
 WAIT_MS_MAX: Final = 60_000
 
 Positions = Mapping[BucketId, tuple[int, int | None]]
-FindLeft = Callable[[LiveTable, TableBucket, int], BucketId | None]
+FindLeft = Callable[[OpenTable, TableBucket, int], BucketId | None]
 """Find the bucket of a dropped partition that had an offset; None if it can be read no more."""
 
 
@@ -37,12 +37,12 @@ class ChangeReader:
 
     def __init__(self, settings: Settings, clock: Clock, find_left: FindLeft | None = None) -> None:
         self._clock = clock
-        self._find_left = find_left or _find_left
+        self._find_dropped = find_left or _find_dropped
         self._pins = ReaderPins(settings, clock)
 
     def pull(
         self,
-        table: LiveTable,
+        table: OpenTable,
         call: PullChanges,
         held: Mapping[TableBucket, BucketId] | None = None,
         *,
@@ -93,7 +93,7 @@ class ChangeReader:
             room = max(0, room - page.batch.nbytes)
         return pages
 
-    def offsets(self, table: LiveTable, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:
+    def offsets(self, table: OpenTable, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:
         """Return base and end of every bucket; with a timestamp, base is the first change at or after it."""
         found = {}
         for bucket, view in table.view.items():
@@ -114,7 +114,7 @@ class ChangeReader:
         """Tell whether a reader follows a table who has not heard of a partition yet."""
         return self._pins.awaits(table_id, partition_id)
 
-    def _find(self, table: LiveTable, name: TableBucket, start: int) -> BucketId | None:
+    def _find(self, table: OpenTable, name: TableBucket, start: int) -> BucketId | None:
         """Return the bucket that has an offset, also of a dropped partition; None if that ended there.
 
         Raises:
@@ -124,16 +124,16 @@ class ChangeReader:
         found = table.find_id(name)
         if found is not None and start >= table.first_offset(found):
             return found
-        left = self._find_left(table, name, start)
-        if left is not None:
-            view = table.view_of(left)
-            return None if view is not None and start >= view.visible else left
+        dropped = self._find_dropped(table, name, start)
+        if dropped is not None:
+            view = table.view_of(dropped)
+            return None if view is not None and start >= view.visible else dropped
         gone = table.gone_with(name, start)
         if gone is None or start < gone.ends[name.bucket]:
             raise dropped_unread(name, start, gone)
         return None
 
-    def _wait(self, table: LiveTable, positions: Positions, wait_ms: int) -> TableView:
+    def _wait(self, table: OpenTable, positions: Positions, wait_ms: int) -> TableView:
         """Return a view in which a bucket has changes, or the present one when the wait ran out."""
         committer = table.committer
         deadline_ms = self._clock.monotonic_ms() + min(wait_ms, WAIT_MS_MAX)
@@ -157,8 +157,8 @@ def _nothing() -> None:
     return None
 
 
-def _find_left(table: LiveTable, name: TableBucket, offset: int) -> BucketId | None:
-    found = table.left.find(name, offset)
+def _find_dropped(table: OpenTable, name: TableBucket, offset: int) -> BucketId | None:
+    found = table.dropped.find(name, offset)
     return None if found is None else found.bucket
 
 
@@ -174,7 +174,7 @@ def _check(call: PullChanges) -> None:
             )
 
 
-def _available(table: LiveTable, view: TableView, positions: Positions) -> dict[BucketId, int]:
+def _available(table: OpenTable, view: TableView, positions: Positions) -> dict[BucketId, int]:
     """Return how many changes each bucket has, where it has some.
 
     Raises:
@@ -205,7 +205,7 @@ def _is_pinned(tablet: Tablet | None, offset: int) -> bool:
     return tablet is not None and tablet.kept_from <= offset and tablet.pins.floor() <= offset
 
 
-def _view(table: LiveTable, view: TableView, bucket: BucketId) -> TabletView:
+def _view(table: OpenTable, view: TableView, bucket: BucketId) -> TabletView:
     # One that left with its partition shows to who reads it what it showed then.
     found = view.get(bucket) or table.view_of(bucket)
     if found is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.engine.settings import Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.pins import pin, unpin
 from penstock.errors import OverloadedError
 from penstock.model.node.share import Share
@@ -22,7 +22,7 @@ READERS_MAX: Final = 10_000
 
 @dataclass(slots=True)
 class _Reader:
-    table: LiveTable
+    table: OpenTable
     buckets: frozenset[BucketId]
     used_ms: int
     births: int | None
@@ -42,7 +42,7 @@ class ReaderPins:
 
     def stand(
         self,
-        table: LiveTable,
+        table: OpenTable,
         reader_id: str,
         offsets: Mapping[BucketId, int],
         births: int | None = None,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from penstock.engine.changes.reader import ChangeReader
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.model.node.calls import ChangePage, Offsets, PullChanges
 from penstock.model.node.log_state import LogState
 from penstock.model.node.principal import ActsForPrincipal
@@ -18,7 +18,7 @@ class LeasedLogs(Protocol):
 
     def find(
         self, lease_id: str, table_id: int, name: TableBucket, offset: int | None = None, *, principal: str
-    ) -> tuple[LiveTable, BucketId]:
+    ) -> tuple[OpenTable, BucketId]:
         """Return a bucket that a lease of a principal holds."""
 
     def offsets(
@@ -36,7 +36,7 @@ class ChangesService(ActsForPrincipal):
     def __init__(
         self,
         reader: ChangeReader,
-        tables: Callable[[int], LiveTable],
+        tables: Callable[[int], OpenTable],
         log_state: Callable[[int, int], LogState],
         leased: LeasedLogs,
         *,

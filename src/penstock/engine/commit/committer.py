@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from penstock.codec.stored.group_mark import GroupMark, encode_members
 from penstock.engine.catalog.terms import Terms
 from penstock.engine.commit.group import QueuedWrite, WriteGroup
-from penstock.engine.commit.pending_result import Answer
+from penstock.engine.commit.pending_result import PendingResult
 from penstock.engine.commit.queue import WriteQueue
 from penstock.engine.commit.refusals import refusal
 from penstock.engine.commit.sync_pool import SyncPool
@@ -33,7 +33,7 @@ from penstock.tablet.view.view import TabletView
 T = TypeVar("T")
 
 
-class Guard(Protocol):
+class WriteAdmission(Protocol):
     """Who may write what: asked in the committer about every write, before it is planned."""
 
     def stamp(self, call: WriteCall, queued: QueuedWrite, principal: str) -> None:
@@ -65,7 +65,7 @@ class Committer:
         self.view: TableView = {}
         self.published = threading.Condition()
         """Held while index and view change; notified when a view is new."""
-        self.guard: Guard | None = None
+        self.guard: WriteAdmission | None = None
         self._name = name
         self._terms = terms
         self._clock = SteadyClock(clock)
@@ -101,7 +101,7 @@ class Committer:
         """Run a step between two groups of writes and publish what it changed."""
         if self._thread is threading.current_thread():
             return step()
-        answer: Answer[T] = Answer()
+        answer: PendingResult[T] = PendingResult()
         self._queue.put((step, answer))
         return answer.result()
 
@@ -189,7 +189,7 @@ class Committer:
                 self._step(*work)
             del work  # an idle committer must not keep alive what a step held: files wait for their last reader
 
-    def _step(self, step: Callable[[], Any], answer: Answer[Any]) -> None:
+    def _step(self, step: Callable[[], Any], answer: PendingResult[Any]) -> None:
         try:
             result = step()
         except BaseException as error:  # noqa: BLE001 - handed to whoever asked for the step

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.catalog.terms import Terms
-from penstock.engine.commit.pending_result import Answer
+from penstock.engine.commit.pending_result import PendingResult
 from penstock.errors import NotLeaderError
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import BatchKind
@@ -58,7 +58,7 @@ class QueuedWrite:
     writer_id: bytes = NO_ID
     sequence: int = -1
     shape: object | None = None
-    done: Answer[Ranges] = field(default_factory=Answer)
+    done: PendingResult[Ranges] = field(default_factory=PendingResult)
     ranges: Ranges = field(default_factory=dict)
     ignored: int | None = None
     stamp: OwnerStamp = NOBODY

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Answer(Generic[T]):
+class PendingResult(Generic[T]):
     """The outcome of one call that somebody else works on. Thread-safe."""
 
     __slots__ = ("_error", "_gate", "_result", "_told")

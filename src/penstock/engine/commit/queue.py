@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from penstock.engine.commit.group import QueuedWrite
-from penstock.engine.commit.pending_result import Answer
+from penstock.engine.commit.pending_result import PendingResult
 from penstock.errors import PenstockError
 from penstock.model.place.facts import NO_ID
 
-Step = tuple[Callable[[], Any], Answer[Any]]
+Step = tuple[Callable[[], Any], PendingResult[Any]]
 """Something to do between two groups, and who waits for it."""
 
 CALLS_MAX: Final = 64

@@ -6,14 +6,14 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
-from penstock.engine.commit.pending_result import Answer
+from penstock.engine.commit.pending_result import PendingResult
 
 
 class SyncPool:
     """A few daemon threads that run syncs. Thread-safe."""
 
     def __init__(self, threads: int = 8) -> None:
-        self._queue: queue.SimpleQueue[tuple[Callable[[], None], Answer[None]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Callable[[], None], PendingResult[None]] | None] = queue.SimpleQueue()
         self._threads = threads
         self._started = False
         self._lock = threading.Lock()
@@ -22,7 +22,7 @@ class SyncPool:
         """Run all syncs, return when all are done; the error of each, None where it went well."""
         if len(syncs) > 1:
             self._start()
-        answers: list[Answer[None]] = [Answer() for _ in syncs]
+        answers: list[PendingResult[None]] = [PendingResult() for _ in syncs]
         for sync, answer in zip(syncs[1:], answers[1:], strict=True):
             self._queue.put((sync, answer))
         if syncs:
@@ -49,7 +49,7 @@ class SyncPool:
             _run(*item)
 
 
-def _run(sync: Callable[[], None], answer: Answer[None]) -> None:
+def _run(sync: Callable[[], None], answer: PendingResult[None]) -> None:
     try:
         sync()
     except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the sync

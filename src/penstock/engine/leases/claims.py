@@ -12,8 +12,8 @@ from penstock.codec.stored.snapshot_file import SnapshotFile
 from penstock.engine.catalog.catalog import Catalog
 from penstock.engine.leases.snapshots import Snapshots
 from penstock.engine.table.bucket_names import naming
-from penstock.engine.table.lease_pins import Holds, pin, unpin
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.lease_pins import LeasePins, pin, unpin
+from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.open_tables import OpenTables
 from penstock.engine.table.pins import not_led
 from penstock.errors import InvalidError, NotFoundError, NotLeaderError, OffsetOutOfRangeError, UnsupportedError
@@ -37,10 +37,12 @@ class Claimed:
 class LeaseClaims:
     """Finds and pins what is to be leased. Thread-safe."""
 
-    def __init__(self, tables: OpenTables, catalog: Catalog, holds: Holds, snapshots: Snapshots, clock: Clock) -> None:
+    def __init__(
+        self, tables: OpenTables, catalog: Catalog, lease_pins: LeasePins, snapshots: Snapshots, clock: Clock
+    ) -> None:
         self._tables = tables
         self._catalog = catalog
-        self._holds = holds
+        self._lease_pins = lease_pins
         self._snapshots = snapshots
         self._clock = clock
 
@@ -69,7 +71,7 @@ class LeaseClaims:
 
     def release(self, claimed: Claimed) -> None:
         """Let go of what was pinned; idempotent."""
-        self._holds.forget(claimed.holder, claimed.holds)
+        self._lease_pins.forget(claimed.holder, claimed.holds)
         for bucket, tablet in self.opened(claimed.holds):
             unpin(tablet, claimed.holder, claimed.holds[bucket])
 
@@ -78,7 +80,7 @@ class LeaseClaims:
 
         One that is opened later gets the pins that are noted by then.
         """
-        tables: dict[int, LiveTable | None] = {}
+        tables: dict[int, OpenTable | None] = {}
         for bucket in buckets:
             if bucket.table_id not in tables:
                 tables[bucket.table_id] = self._tables.opened(bucket.table_id)
@@ -94,7 +96,7 @@ class LeaseClaims:
         except NotFoundError:
             return None
 
-    def _claim_latest(self, claimed: Claimed, table: LiveTable) -> None:
+    def _claim_latest(self, claimed: Claimed, table: OpenTable) -> None:
         def claim(tablet: Tablet, newest: SnapshotFile) -> None:
             self._pin(claimed, tablet, _numbered(newest))
 
@@ -115,7 +117,7 @@ class LeaseClaims:
 
         self._attempt(claimed, name, claim)
 
-    def _claim_cut(self, claimed: Claimed, table: LiveTable, name: TableBucket, offset: int) -> None:
+    def _claim_cut(self, claimed: Claimed, table: OpenTable, name: TableBucket, offset: int) -> None:
         tablet = _open(table, name)
         if offset > tablet.view.visible:
             raise OffsetOutOfRangeError(
@@ -146,7 +148,7 @@ class LeaseClaims:
     def _pin(self, claimed: Claimed, tablet: Tablet, hold: Hold) -> None:
         bucket = tablet.bucket
         before = claimed.holds.get(bucket)
-        self._holds.note(claimed.holder, {bucket: hold})
+        self._lease_pins.note(claimed.holder, {bucket: hold})
         claimed.holds[bucket] = hold
         try:
             # What was dropped before it was noted is gone; what is dropped from here on stays.
@@ -155,14 +157,14 @@ class LeaseClaims:
             pin(tablet, claimed.holder, hold)
         except (NotFoundError, NotLeaderError):
             unpin(tablet, claimed.holder, hold)
-            self._holds.forget(claimed.holder, [bucket])
+            self._lease_pins.forget(claimed.holder, [bucket])
             del claimed.holds[bucket]
             raise
         if before is not None and before.snapshot_id not in (0, hold.snapshot_id):
             tablet.snapshots.release(before.snapshot_id, claimed.holder)
 
 
-def _open(table: LiveTable, name: TableBucket) -> Tablet:
+def _open(table: OpenTable, name: TableBucket) -> Tablet:
     tablet = table.tablet(table.bucket_id(name))
     if tablet is None:
         raise not_led(name)

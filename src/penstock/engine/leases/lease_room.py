@@ -11,12 +11,12 @@ from penstock.engine.leases.lease_bytes import LeaseBytes
 from penstock.engine.leases.lease_upkeep import LeaseUpkeep
 from penstock.engine.leases.leased_buckets import LeasedBuckets
 from penstock.engine.leases.leases import Leases
-from penstock.engine.leases.reclaim import Freeing
+from penstock.engine.leases.reclaim import Reclaim
 from penstock.engine.leases.service import LeaseService
 from penstock.engine.leases.snapshots import Snapshots
-from penstock.engine.leases.store import Lease, LeaseBook
+from penstock.engine.leases.store import Lease, LeaseStore
 from penstock.engine.settings import Settings
-from penstock.engine.table.lease_pins import Holds
+from penstock.engine.table.lease_pins import LeasePins
 from penstock.engine.table.open_tables import OpenTables
 from penstock.engine.upkeep.maintenance import FlushIndex, Maintenance
 from penstock.runtime.clock import Clock
@@ -36,8 +36,8 @@ class LeaseRoom:
     def open(
         cls,
         loaded: Iterable[Lease],
-        book: LeaseBook,
-        holds: Holds,
+        store: LeaseStore,
+        lease_pins: LeasePins,
         tables: OpenTables,
         *,
         catalog: Catalog,
@@ -51,14 +51,14 @@ class LeaseRoom:
     ) -> LeaseRoom:
         """Go on with the leases that were loaded; `kick` wakes the background when something can be freed."""
         snapshots = Snapshots(tables, settings, clock, maintenance, flush_index=flush_index)
-        freeing = Freeing(tables, snapshots, maintenance, kick)
-        claims = LeaseClaims(tables, catalog, holds, snapshots, clock)
-        leases = Leases(loaded, book, holds, claims, settings=settings, clock=clock, freed=freeing.add)
-        sizes = LeaseBytes(tables, catalog, holds, snapshots)
+        reclaim = Reclaim(tables, snapshots, maintenance, kick)
+        claims = LeaseClaims(tables, catalog, lease_pins, snapshots, clock)
+        leases = Leases(loaded, store, lease_pins, claims, settings=settings, clock=clock, freed=reclaim.add)
+        sizes = LeaseBytes(tables, catalog, lease_pins, snapshots)
         service = LeaseService(
             leases,
-            book,
-            holds,
+            store,
+            lease_pins,
             tables,
             catalog=catalog,
             claims=claims,
@@ -66,5 +66,5 @@ class LeaseRoom:
             sizes=sizes,
             principal=principal,
         )
-        upkeep = LeaseUpkeep(leases, claims, snapshots, freeing, sizes, clock=clock, metrics=metrics)
+        upkeep = LeaseUpkeep(leases, claims, snapshots, reclaim, sizes, clock=clock, metrics=metrics)
         return cls(service, LeasedBuckets(leases, tables, catalog), claims, upkeep)

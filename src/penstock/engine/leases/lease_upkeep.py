@@ -7,7 +7,7 @@ from typing import Final
 from penstock.engine.leases.claims import LeaseClaims
 from penstock.engine.leases.lease_bytes import LeaseBytes
 from penstock.engine.leases.leases import Leases
-from penstock.engine.leases.reclaim import Freeing
+from penstock.engine.leases.reclaim import Reclaim
 from penstock.engine.leases.snapshots import Snapshots
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
@@ -23,7 +23,7 @@ class LeaseUpkeep:
         leases: Leases,
         claims: LeaseClaims,
         snapshots: Snapshots,
-        freeing: Freeing,
+        reclaim: Reclaim,
         sizes: LeaseBytes,
         *,
         clock: Clock,
@@ -32,7 +32,7 @@ class LeaseUpkeep:
         self._leases = leases
         self._claims = claims
         self._snapshots = snapshots
-        self._freeing = freeing
+        self._reclaim = reclaim
         self._sizes = sizes
         self._clock = clock
         self._gauges = {
@@ -44,7 +44,7 @@ class LeaseUpkeep:
     def run(self) -> None:
         """End what has expired, take the snapshots that are due, free what nobody holds; to be called often."""
         self._leases.expire()
-        self._freeing.run()
+        self._reclaim.run()
         self._snapshots.run()
         self._observe()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.engine.catalog.catalog import Catalog
 from penstock.engine.leases.leases import Leases
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.open_tables import OpenTables
 from penstock.engine.table.pins import not_led
 from penstock.errors import InvalidError
@@ -23,7 +23,7 @@ class LeasedBuckets:
 
     def find(
         self, lease_id: str, table_id: int, name: TableBucket, offset: int | None = None, *, principal: str
-    ) -> tuple[LiveTable, BucketId]:
+    ) -> tuple[OpenTable, BucketId]:
         """Return a bucket that a lease holds, whatever became of its table; of several lives that of the offset.
 
         Raises:

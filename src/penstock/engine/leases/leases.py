@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from penstock.codec.stored.lease_record import BUCKETS_MAX, Hold
 from penstock.engine.leases.claims import Claimed, LeaseClaims
-from penstock.engine.leases.store import Lease, LeaseBook
+from penstock.engine.leases.store import Lease, LeaseStore
 from penstock.engine.metadata.store import ABSENT
 from penstock.engine.settings import Settings
-from penstock.engine.table.lease_pins import Holds, pin, unpin
+from penstock.engine.table.lease_pins import LeasePins, pin, unpin
 from penstock.errors import InvalidError, LeaseNotFoundError, LimitError, NotFoundError, PermissionDeniedError
 from penstock.model.node.lease import AcquireLease, check_lease_id
 from penstock.model.node.principal import UNNAMED, may_change
@@ -34,8 +34,8 @@ class Leases:
     def __init__(
         self,
         loaded: Iterable[Lease],
-        book: LeaseBook,
-        holds: Holds,
+        store: LeaseStore,
+        lease_pins: LeasePins,
         claims: LeaseClaims,
         *,
         settings: Settings,
@@ -43,8 +43,8 @@ class Leases:
         freed: Freed,
     ) -> None:
         """Go on with the leases that were loaded; `freed` is told of buckets in which something was let go."""
-        self._book = book
-        self._holds = holds
+        self._store = store
+        self._lease_pins = lease_pins
         self._claims = claims
         self._most = settings.leases_max
         self._duration_max_ms = settings.lease_duration_max_ms
@@ -83,7 +83,7 @@ class Leases:
                 before = lease.holds
                 if len(before | claimed.holds) > BUCKETS_MAX:
                     raise LimitError("a lease has fewer buckets; take several", max=BUCKETS_MAX)
-                lease = self._book.put(replace(lease, holds=before | claimed.holds))
+                lease = self._store.put(replace(lease, holds=before | claimed.holds))
                 self._leases[lease.lease_id] = lease
                 self._move(lease, before, claimed.holds)
         finally:
@@ -104,7 +104,7 @@ class Leases:
             chosen_ms = lease.duration_ms if duration_ms is None else duration_ms
             self._check_duration(chosen_ms)
             lease = self._extended(lease, chosen_ms)
-            self._book.put_time(lease)
+            self._store.put_time(lease)
             self._leases[lease_id] = lease
             return lease
 
@@ -119,7 +119,7 @@ class Leases:
             lease = self.own(lease_id, who)
             gone = {bucket: lease.holds[bucket] for bucket in buckets if bucket in lease.holds}
             kept = {bucket: hold for bucket, hold in lease.holds.items() if bucket not in gone}
-            lease = self._book.put(replace(lease, holds=kept))
+            lease = self._store.put(replace(lease, holds=kept))
             self._leases[lease_id] = lease
             self._unpin(lease.holder, gone)
         self._freed(gone)
@@ -207,13 +207,13 @@ class Leases:
             self._freed(lease.holds)
 
     def _end(self, lease: Lease) -> None:
-        self._book.delete(lease)
+        self._store.delete(lease)
         del self._leases[lease.lease_id]
         self._unpin(lease.holder, lease.holds)
 
     def _move(self, lease: Lease, before: dict[BucketId, Hold], holds: dict[BucketId, Hold]) -> None:
         """Pin under the lease's name what is pinned under the claim's, and let go of what it replaces."""
-        self._holds.note(lease.holder, holds)
+        self._lease_pins.note(lease.holder, holds)
         for bucket, tablet in self._claims.opened(holds):
             hold, replaced = holds[bucket], before.get(bucket)
             pin(tablet, lease.holder, hold)
@@ -221,7 +221,7 @@ class Leases:
                 tablet.snapshots.release(replaced.snapshot_id, lease.holder)
 
     def _unpin(self, holder: PinHolder, holds: dict[BucketId, Hold]) -> None:
-        self._holds.forget(holder, holds)
+        self._lease_pins.forget(holder, holds)
         for bucket, tablet in self._claims.opened(holds):
             unpin(tablet, holder, holds[bucket])
 

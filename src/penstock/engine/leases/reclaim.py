@@ -12,7 +12,7 @@ from penstock.errors import NotFoundError
 from penstock.model.place.bucket import BucketId
 
 
-class Freeing:
+class Reclaim:
     """Buckets in which something was let go, and the work that follows. Thread-safe."""
 
     def __init__(

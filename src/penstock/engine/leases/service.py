@@ -11,8 +11,8 @@ from penstock.engine.leases.claims import LeaseClaims
 from penstock.engine.leases.lease_bytes import LeaseBytes
 from penstock.engine.leases.leases import Leases
 from penstock.engine.leases.snapshots import Snapshots
-from penstock.engine.leases.store import Lease, LeaseBook
-from penstock.engine.table.lease_pins import Holds
+from penstock.engine.leases.store import Lease, LeaseStore
+from penstock.engine.table.lease_pins import LeasePins
 from penstock.engine.table.open_tables import OpenTables
 from penstock.model.node.lease import AcquireLease, Leased, LeaseInfo, LeaseTime, Snapshot
 from penstock.model.node.principal import ActsForPrincipal
@@ -32,8 +32,8 @@ class LeaseService(ActsForPrincipal):
     def __init__(
         self,
         leases: Leases,
-        book: LeaseBook,
-        holds: Holds,
+        store: LeaseStore,
+        lease_pins: LeasePins,
         tables: OpenTables,
         *,
         catalog: Catalog,
@@ -44,8 +44,8 @@ class LeaseService(ActsForPrincipal):
     ) -> None:
         super().__init__(principal)
         self._leases = leases
-        self._book = book
-        self._holds = holds
+        self._store = store
+        self._lease_pins = lease_pins
         self._tables = tables
         self._catalog = catalog
         self._claims = claims
@@ -79,7 +79,7 @@ class LeaseService(ActsForPrincipal):
     def renew(self, lease_id: str, duration_ms: int | None = None) -> LeaseTime:
         """Have a lease last that long from now on."""
         lease = self._leases.renew(lease_id, self._principal, duration_ms)
-        return LeaseTime(lease.duration_ms, self._book.expires_ms(lease))
+        return LeaseTime(lease.duration_ms, self._store.expires_ms(lease))
 
     def release(self, lease_id: str, buckets: Sequence[TableBucket]) -> LeaseInfo:
         """Give some buckets back."""
@@ -105,12 +105,12 @@ class LeaseService(ActsForPrincipal):
         return self._sizes.of(self._leases.get(lease_id), self._claims.tablet)
 
     def _info(self, lease: Lease, unavailable: dict[TableBucket, str] | None = None) -> LeaseInfo:
-        sharing = self._holds.sharing(lease.holds)
+        sharing = self._lease_pins.sharing(lease.holds)
         return LeaseInfo(
             lease_id=lease.lease_id,
             owner=lease.owner,
             duration_ms=lease.duration_ms,
-            expires_ms=self._book.expires_ms(lease),
+            expires_ms=self._store.expires_ms(lease),
             leased=[
                 Leased(bucket.table_id, self._leased(bucket, name, lease.holds[bucket], sharing[bucket]), base)
                 for bucket, name, base in (

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from penstock.codec.stored.snapshot_file import SnapshotFile
 from penstock.engine.settings import Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.open_tables import OpenTables
 from penstock.engine.table.pins import pin, unpin
 from penstock.engine.upkeep.maintenance import FlushIndex, Maintenance
@@ -60,10 +60,10 @@ class Snapshots:
         self._maintenance = maintenance
         self._flush_index = flush_index
         self._lock = threading.Lock()
-        self._taking: WeakKeyDictionary[LiveTable, threading.RLock] = WeakKeyDictionary()
+        self._taking: WeakKeyDictionary[OpenTable, threading.RLock] = WeakKeyDictionary()
         self._looked_ms: dict[int, int] = {}
 
-    def create(self, table: LiveTable) -> dict[BucketId, SnapshotFile]:
+    def create(self, table: OpenTable) -> dict[BucketId, SnapshotFile]:
         """Snapshot every bucket of a table at the present cut; return the newest snapshot of each.
 
         Raises:
@@ -76,7 +76,7 @@ class Snapshots:
         return self._take(table, set(table.view))
 
     def latest(
-        self, table: LiveTable, claim: Callable[[Tablet, SnapshotFile], None]
+        self, table: OpenTable, claim: Callable[[Tablet, SnapshotFile], None]
     ) -> BucketFailedError | UnavailableError | None:
         """Claim the newest snapshot of every bucket, all of one cut; where there is none they are taken first.
 
@@ -112,18 +112,18 @@ class Snapshots:
             except PenstockError as error:
                 _log.warning("no snapshot was taken table=%s reason=%s", table.info.path, error)
 
-    def prune(self, table: LiveTable, tablet: Tablet) -> None:
+    def prune(self, table: OpenTable, tablet: Tablet) -> None:
         """Remove the snapshots of a bucket that are neither held nor among the newest."""
         try:
             tablet.snapshots.prune(self.retained(table))
         except OSError as error:
             _log.warning("a snapshot was not removed yet bucket=%s reason=%s", tablet.bucket, error)
 
-    def retained(self, table: LiveTable) -> int:
+    def retained(self, table: OpenTable) -> int:
         """Return how many snapshots of each bucket of a table are kept."""
         return table.info.options.kv_snapshot_num_retained or self._settings.snapshots_retained
 
-    def _is_due(self, table: LiveTable) -> bool:
+    def _is_due(self, table: OpenTable) -> bool:
         if not table.info.keyed:
             return False
         interval_ms = table.info.options.kv_snapshot_interval_ms or self._settings.snapshot_interval_ms
@@ -133,12 +133,12 @@ class Snapshots:
         self._looked_ms[table.info.table_id] = now_ms
         return True
 
-    def _turn(self, table: LiveTable) -> threading.RLock:
+    def _turn(self, table: OpenTable) -> threading.RLock:
         """Return what those take who snapshot a table: one at a time, each table for itself."""
         with self._lock:
             return self._taking.setdefault(table, threading.RLock())
 
-    def _take(self, table: LiveTable, buckets: Collection[BucketId]) -> dict[BucketId, SnapshotFile]:
+    def _take(self, table: OpenTable, buckets: Collection[BucketId]) -> dict[BucketId, SnapshotFile]:
         with self._turn(table):
             offsets = _pin_cut(table, buckets)
             try:
@@ -154,7 +154,7 @@ class Snapshots:
         return taken
 
     def _take_at(
-        self, table: LiveTable, offsets: Mapping[BucketId, int]
+        self, table: OpenTable, offsets: Mapping[BucketId, int]
     ) -> tuple[dict[BucketId, SnapshotFile], PenstockError | None]:
         """Snapshot buckets at a cut that is pinned; return them, and why one was not."""
         taken: dict[BucketId, SnapshotFile] = {}
@@ -199,7 +199,7 @@ class Snapshots:
         return taken, refused[0] if refused else None
 
 
-def _pin_cut(table: LiveTable, buckets: Collection[BucketId]) -> dict[BucketId, int]:
+def _pin_cut(table: OpenTable, buckets: Collection[BucketId]) -> dict[BucketId, int]:
     """Pin what one view shows of some buckets; return it."""
     while True:
         offsets = {bucket: view.visible for bucket, view in table.view.items() if bucket in buckets}
@@ -211,14 +211,14 @@ def _pin_cut(table: LiveTable, buckets: Collection[BucketId]) -> dict[BucketId, 
         return offsets
 
 
-def _changed(table: LiveTable) -> Collection[BucketId]:
+def _changed(table: OpenTable) -> Collection[BucketId]:
     """Return the buckets that have something to snapshot; none if all is as it was."""
     cut = {b: view.visible for b, view in table.view.items() if view.visible > b.first_offset(view.base)}
     newest = {bucket: _newest_offset(table, bucket) for bucket in cut}
     return cut.keys() if cut != newest else ()
 
 
-def _newest_offset(table: LiveTable, bucket: BucketId) -> int | None:
+def _newest_offset(table: OpenTable, bucket: BucketId) -> int | None:
     tablet = table.tablet(bucket)
     newest = None if tablet is None else tablet.snapshots.newest()
     return None if newest is None else newest.offset

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from penstock.codec.stored.lease_record import Hold, LeaseRecord, decode_lease, encode_lease, hold_rows
 from penstock.engine.metadata.store import ABSENT, Absent, Check, Delete, Entry, MetadataStore, Put
-from penstock.engine.table.lease_pins import Holds
+from penstock.engine.table.lease_pins import LeasePins
 from penstock.errors import CorruptionError
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
@@ -44,7 +44,7 @@ class Lease:
         return PinHolder(PinKind.LEASE, self.lease_id)
 
 
-class LeaseBook:
+class LeaseStore:
     """Stores leases. The caller sees to it that no lease is changed twice at once."""
 
     def __init__(self, store: MetadataStore, clock: Clock, make_room: Callable[[], None] = lambda: None) -> None:
@@ -52,7 +52,7 @@ class LeaseBook:
         self._clock = clock
         self._make_room = make_room
 
-    def load(self, holds: Holds) -> list[Lease]:
+    def load(self, lease_pins: LeasePins) -> list[Lease]:
         """Return all leases, and have what they hold protected; what remains of each counts from now on.
 
         Raises:
@@ -79,7 +79,7 @@ class LeaseBook:
                 entry.version,
             )
             leases.append(found)
-            holds.note(found.holder, found.holds)
+            lease_pins.note(found.holder, found.holds)
         return leases
 
     def put(self, lease: Lease) -> Lease:

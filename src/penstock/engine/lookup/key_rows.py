@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.codec.keys.routing import bucket_of
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import InvalidError, PartitionNotFoundError, SchemaMismatchError, UnsupportedError
 from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.model.schema.schema import Column
@@ -22,12 +22,12 @@ Rows = npt.NDArray[np.int64]
 class KeyRows:
     """The first key columns (or all) of some rows, by name."""
 
-    table: LiveTable
+    table: OpenTable
     arrays: dict[str, pa.Array]
     count: int
 
     @classmethod
-    def of(cls, table: LiveTable, batch: pa.RecordBatch) -> KeyRows:
+    def of(cls, table: OpenTable, batch: pa.RecordBatch) -> KeyRows:
         """Check keys; the batch has the first key columns, in any order.
 
         Raises:

@@ -17,7 +17,7 @@ from penstock.engine.commit.committer import TableView
 from penstock.engine.lookup.index_reads import IndexReads, read_index
 from penstock.engine.lookup.key_rows import KeyRows
 from penstock.engine.rows.read_errors import reading
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import PenstockError, SchemaMismatchError
 from penstock.model.node.calls import LookupCall, LookupResult
 from penstock.model.place.bucket import BucketId
@@ -65,7 +65,7 @@ class LookupPlan:
         )
 
 
-_PLANS: Final[WeakKeyDictionary[LiveTable, dict[tuple[int, tuple[str, ...] | None], LookupPlan]]] = WeakKeyDictionary()
+_PLANS: Final[WeakKeyDictionary[OpenTable, dict[tuple[int, tuple[str, ...] | None], LookupPlan]]] = WeakKeyDictionary()
 """Making a plan takes as long as finding a row, and the same few are asked for again and again."""
 
 
@@ -75,7 +75,7 @@ class LookupService:
     The same for every principal. Thread-safe: a lookup reads one immutable view.
     """
 
-    def __init__(self, tables: Callable[[int], LiveTable]) -> None:
+    def __init__(self, tables: Callable[[int], OpenTable]) -> None:
         self._tables = tables
 
     def rows(self, call: LookupCall) -> LookupResult:
@@ -87,7 +87,7 @@ class LookupService:
         return prefix_lookup(self._tables(call.table_id), call)
 
 
-def lookup(table: LiveTable, call: LookupCall) -> LookupResult:
+def lookup(table: OpenTable, call: LookupCall) -> LookupResult:
     """Return one row for each key, in the order asked: the key as given, `_found`, and nulls where there is none.
 
     Raises:
@@ -103,7 +103,7 @@ def lookup(table: LiveTable, call: LookupCall) -> LookupResult:
     return _despite_drops(keys.buckets, lambda parts: _look_up(table, keys, parts, plan))
 
 
-def prefix_lookup(table: LiveTable, call: LookupCall) -> LookupResult:
+def prefix_lookup(table: OpenTable, call: LookupCall) -> LookupResult:
     """Return the live rows whose first key columns equal the one row of `keys`, in key order.
 
     Raises:
@@ -135,7 +135,7 @@ def _despite_drops(resolve: Callable[[], Buckets], look: Callable[[Buckets], Loo
                 raise
 
 
-def _look_up(table: LiveTable, keys: KeyRows, parts: Parts, plan: LookupPlan) -> LookupResult:
+def _look_up(table: OpenTable, keys: KeyRows, parts: Parts, plan: LookupPlan) -> LookupResult:
     view, values, found = (_find_one if keys.count == 1 else _find)(table, keys, parts, plan.stored)
     arrays = keys.arrays | dict(zip(plan.value_names, values, strict=True))
     columns = [arrays[name] for name in plan.names]
@@ -143,7 +143,7 @@ def _look_up(table: LiveTable, keys: KeyRows, parts: Parts, plan: LookupPlan) ->
     return LookupResult(batch, {table.name(bucket): view[bucket].visible for bucket in parts})
 
 
-def _look_up_prefix(table: LiveTable, keys: KeyRows, buckets: list[BucketId], projection: Projection) -> LookupResult:
+def _look_up_prefix(table: OpenTable, keys: KeyRows, buckets: list[BucketId], projection: Projection) -> LookupResult:
     prefix = keys.encode()[0].as_py()
     reads: IndexReads = {bucket: partial(Tablet.lookup_prefix, prefix=prefix) for bucket in buckets}
     view, offsets = read_index(table.committer, reads, short=False)
@@ -158,7 +158,7 @@ def _look_up_prefix(table: LiveTable, keys: KeyRows, buckets: list[BucketId], pr
     return LookupResult(projection.show(rows), {table.name(bucket): view[bucket].visible for bucket in buckets})
 
 
-def _plan(table: LiveTable, call: LookupCall) -> LookupPlan:
+def _plan(table: OpenTable, call: LookupCall) -> LookupPlan:
     plans = _PLANS.setdefault(table, {})
     plan = plans.get((call.schema_id, call.columns))
     if plan is None:
@@ -169,7 +169,7 @@ def _plan(table: LiveTable, call: LookupCall) -> LookupPlan:
     return plan
 
 
-def _find(table: LiveTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> Found:
+def _find(table: OpenTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> Found:
     """Return the columns of the rows in the order of the keys, null where there is none, and which there are."""
     encoded = keys.encode()
     # The index is read in key order, in which neighbours are found together.
@@ -190,7 +190,7 @@ def _find(table: LiveTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> F
     return view, _placed(pieces, places, stored), places != -1
 
 
-def _find_one(table: LiveTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> Found:
+def _find_one(table: OpenTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> Found:
     """Do the same for one key, with less ado."""
     view, offset = table.view, NO_OFFSET
     for bucket in parts:

@@ -8,9 +8,9 @@ from penstock.engine.commit.group import NOBODY, OwnerStamp, QueuedWrite
 from penstock.engine.owners.attempts import AttemptCounts
 from penstock.engine.owners.column_locks import ColumnLocks
 from penstock.engine.owners.live_owner import LiveOwner
-from penstock.engine.owners.store import OwnerBook
+from penstock.engine.owners.store import OwnerStore
 from penstock.engine.owners.undo import OwnerUndo
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import FencedError, InvalidError, UnsupportedError
 from penstock.model.node.calls import WriteCall
 from penstock.model.node.owner_token import NO_EPOCH, OwnerToken
@@ -21,14 +21,14 @@ from penstock.tablet.state.owner_state import AttemptRun
 from penstock.tablet.tablet import Tablet
 
 
-class OwnerGuard:
-    """Implements `Guard` for the owners of one table."""
+class OwnerAdmission:
+    """Implements `WriteAdmission` for the owners of one table."""
 
-    def __init__(self, table: LiveTable, book: OwnerBook, undo: OwnerUndo, clock: Clock) -> None:
+    def __init__(self, table: OpenTable, store: OwnerStore, undo: OwnerUndo, clock: Clock) -> None:
         self._table = table
-        self._book = book
+        self._store = store
         self._undo = undo
-        self.locks = ColumnLocks(table, book, clock)
+        self.locks = ColumnLocks(table, store, clock)
         self.counts = AttemptCounts()
 
     def stamp(self, call: WriteCall, queued: QueuedWrite, principal: str) -> None:
@@ -60,7 +60,7 @@ class OwnerGuard:
                 owner=token.owner,
                 table=self._table.info.path,
             )
-        owner = self._book.find(token.owner)
+        owner = self._store.find(token.owner)
         if owner is not None:
             owner.record.check_principal(principal)
 
@@ -73,7 +73,7 @@ class OwnerGuard:
         """
         if token.epoch != NO_EPOCH:
             return
-        owner = self._book.find(token.owner)
+        owner = self._store.find(token.owner)
         if owner is not None:
             owner.record.check_outside()
         raise InvalidError(
@@ -92,7 +92,7 @@ class OwnerGuard:
 
     def wants_settling(self, write: QueuedWrite) -> bool:
         """Tell whether to admit a write means to change something first."""
-        if not len(self._book):
+        if not len(self._store):
             return False
         stamp = write.stamp
         if stamp.attempt != NO_ID and any(run.current != stamp.attempt for _, run in self._runs(write)):
@@ -103,7 +103,7 @@ class OwnerGuard:
         """Let a write in, or raise why not."""
         stamp = write.stamp
         owner = None if stamp.owner == NOBODY.owner else self.check_write(stamp)
-        if owner is None and not len(self._book):
+        if owner is None and not len(self._store):
             return
         self.locks.check(write, owner)
         for other in self.locks.leftovers(write):
@@ -137,14 +137,14 @@ class OwnerGuard:
         """Return the offset from which on rows may hang on changes that an undo takes back, but not this write."""
         starts = [
             owner.pending[bucket]
-            for owner in self._book
+            for owner in self._store
             if bucket in owner.pending and (owner.record.number != stamp.owner or self._has_attempts(stamp, bucket))
         ]
         return min(starts, default=None)
 
     def adopt(self, tablet: Tablet) -> None:
         """Pin what owners have uncommitted in a bucket that is taken up."""
-        for owner in self._book:
+        for owner in self._store:
             owner.pending.pop(tablet.bucket, None)
             owner.reach.pop(tablet.bucket, None)
             self._undo.adopt(owner, tablet)
@@ -158,7 +158,7 @@ class OwnerGuard:
             FencedError: it was dropped, taken over, or its epoch is not open (any more).
             ConflictError: it names no epoch, and the owner writes in epochs.
         """
-        owner = next((owner for owner in self._book if owner.record.number == stamp.owner), None)
+        owner = next((owner for owner in self._store if owner.record.number == stamp.owner), None)
         if owner is None:
             raise FencedError("the owner was dropped since; acquire it again")
         record = owner.record
@@ -182,7 +182,7 @@ class OwnerGuard:
         return owner
 
     def _tell_doubts(self, write: QueuedWrite) -> None:
-        if not any(owner.pending for owner in self._book):
+        if not any(owner.pending for owner in self._store):
             return
         doubts = {bucket: self.doubted(write.stamp, bucket) for bucket in write.parts}
         if any(doubted is not None for doubted in doubts.values()):

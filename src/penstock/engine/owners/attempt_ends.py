@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from penstock.engine.commit.group import OwnerStamp, QueuedWrite
-from penstock.engine.owners.admission import OwnerGuard
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.owners.admission import OwnerAdmission
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import ConflictError, FencedError, InvalidError
 from penstock.model.node.owner import AttemptEnd
 from penstock.model.node.owner_token import OwnerToken
@@ -20,7 +20,7 @@ from penstock.tablet.schema import TabletSchema
 from penstock.tablet.state.owner_state import AttemptRun
 
 
-def end_attempt(table: LiveTable, guard: OwnerGuard, token: OwnerToken, attempt: bytes, rows: int) -> AttemptEnd:
+def end_attempt(table: OpenTable, guard: OwnerAdmission, token: OwnerToken, attempt: bytes, rows: int) -> AttemptEnd:
     """End an attempt wherever it wrote, unless another ended first; say who won.
 
     Raises:
@@ -34,7 +34,7 @@ def end_attempt(table: LiveTable, guard: OwnerGuard, token: OwnerToken, attempt:
     return table.committer.run(lambda: _end(table, guard, stamp, rows))
 
 
-def _end(table: LiveTable, guard: OwnerGuard, stamp: OwnerStamp, rows: int) -> AttemptEnd:
+def _end(table: OpenTable, guard: OwnerAdmission, stamp: OwnerStamp, rows: int) -> AttemptEnd:
     guard.check_write(stamp)
     runs = {
         bucket: tablet.state.owners.run(stamp.owner, stamp.fence) for bucket, tablet in table.committer.tablets.items()

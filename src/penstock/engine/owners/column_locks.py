@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from penstock.engine.commit.group import NOBODY, QueuedWrite, WriteGroup
 from penstock.engine.owners.live_owner import Columns, LiveOwner, outside
-from penstock.engine.owners.store import OwnerBook
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.owners.store import OwnerStore
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import InvalidError, LockedError
 from penstock.model.node.owner_token import NO_EPOCH
 from penstock.model.place.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, Op
@@ -33,9 +33,9 @@ EVERY_COLUMN: Columns = None
 class ColumnLocks:
     """The locks of one table's columns."""
 
-    def __init__(self, table: LiveTable, book: OwnerBook, clock: Clock) -> None:
+    def __init__(self, table: OpenTable, store: OwnerStore, clock: Clock) -> None:
         self._table = table
-        self._book = book
+        self._store = store
         self._clock = clock
 
     @property
@@ -53,7 +53,7 @@ class ColumnLocks:
         if not self.enabled:
             return
         columns, deletes = write.columns, _deletes(write)
-        if columns is None and len(self._book):
+        if columns is None and len(self._store):
             columns = self._sent(write)
         self._check_others(EVERY_COLUMN if deletes else columns, NOBODY.owner if owner is None else owner.record.number)
         if owner is not None and deletes:
@@ -105,7 +105,7 @@ class ColumnLocks:
         """Tell whether rows may go by a write that is no delete, where that concerns another owner or an undo."""
         if not self.enabled or _deletes(write):
             return False
-        if not self._holds_some(write) and not self._book.holding(EVERY_COLUMN, besides=write.stamp.owner):
+        if not self._holds_some(write) and not self._store.holding(EVERY_COLUMN, besides=write.stamp.owner):
             return False
         if any(request.clears for request in write.parts.values()):
             return True
@@ -134,7 +134,9 @@ class ColumnLocks:
         they deleted would come back as it was.
         """
         others = [
-            owner for owner in self._book if tablet.bucket in owner.pending and owner.record.number != write.stamp.owner
+            owner
+            for owner in self._store
+            if tablet.bucket in owner.pending and owner.record.number != write.stamp.owner
         ]
         if not request.clears or request.columns is None or not others:
             return False
@@ -176,7 +178,7 @@ class ColumnLocks:
         """Tell whether a write is made in an epoch whose owner does not hold every column."""
         stamp = write.stamp
         return stamp.epoch != NO_EPOCH and any(
-            owner.record.number == stamp.owner and not self._holds_every(owner) for owner in self._book
+            owner.record.number == stamp.owner and not self._holds_every(owner) for owner in self._store
         )
 
     def _holds_every(self, owner: LiveOwner) -> bool:
@@ -185,12 +187,12 @@ class ColumnLocks:
 
     def _expired(self, columns: Columns, besides: int) -> list[LiveOwner]:
         now_ms = self._clock.monotonic_ms()
-        others = self._book.holding(columns, besides=besides)
+        others = self._store.holding(columns, besides=besides)
         return [other for other in others if other.pending and not other.holds(now_ms)]
 
     def _check_others(self, columns: Columns, besides: int) -> None:
         now_ms = self._clock.monotonic_ms()
-        for other in self._book.holding(columns, besides=besides):
+        for other in self._store.holding(columns, besides=besides):
             if other.holds(now_ms):
                 raise self.refusal(other)
 

@@ -15,15 +15,15 @@ from functools import partial
 from typing import TypeVar
 
 from penstock.engine.metadata.store import MetadataStore
-from penstock.engine.owners.admission import OwnerGuard
+from penstock.engine.owners.admission import OwnerAdmission
 from penstock.engine.owners.attempts import Attempts, check_attempts
 from penstock.engine.owners.live_owner import Columns, LiveOwner
 from penstock.engine.owners.record import OwnerRecord, principal_of_record
 from penstock.engine.owners.staged_commit import StagedCommit
-from penstock.engine.owners.store import OwnerBook
+from penstock.engine.owners.store import OwnerStore
 from penstock.engine.owners.undo import OwnerUndo
 from penstock.engine.settings import Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import ConflictError, InvalidError, PenstockError, UnsupportedError
 from penstock.model.node.owner import AcquireOwner, EpochBegun, EpochStatus, OwnerGrant, OwnerInfo, UndoResult
 from penstock.model.node.owner_token import OwnerToken
@@ -40,14 +40,14 @@ ID_LENGTH_MAX = 200
 class Owners:
     """Owners of one table. Thread-safe."""
 
-    def __init__(self, table: LiveTable, store: MetadataStore, *, disk: Disk, settings: Settings, clock: Clock) -> None:
+    def __init__(self, table: OpenTable, store: MetadataStore, *, disk: Disk, settings: Settings, clock: Clock) -> None:
         self._table = table
         self._settings = settings
         self._clock = clock
-        self._book = OwnerBook(table.info.table_id, store, clock)
-        self._undo = OwnerUndo(table, self._book)
-        self.guard = OwnerGuard(table, self._book, self._undo, clock)
-        self.staged = StagedCommit(table, disk, self._book, self._undo, self.guard)
+        self._store = OwnerStore(table.info.table_id, store, clock)
+        self._undo = OwnerUndo(table, self._store)
+        self.guard = OwnerAdmission(table, self._store, self._undo, clock)
+        self.staged = StagedCommit(table, disk, self._store, self._undo, self.guard)
         for tablet in table.committer.tablets.values():
             self.guard.adopt(tablet)
         table.committer.guard = self.guard
@@ -70,8 +70,8 @@ class Owners:
         """Take a sign of life; return how long the owner lasts from now on."""
 
         def step() -> int:
-            owner = self._book.by_session(token)
-            self._book.note_use(owner)
+            owner = self._store.by_session(token)
+            self._store.note_use(owner)
             return owner.record.ttl_ms
 
         return self._step(step)
@@ -80,12 +80,12 @@ class Owners:
         """Undo what is uncommitted and give the columns back; idempotent for the holder."""
 
         def step() -> None:
-            owner = self._book.by_token(token)
+            owner = self._store.by_token(token)
             if owner.record.session != token.session or owner.record.released:
                 return
             self._undo.undo(owner)
             self._forget_epoch(owner)
-            self._book.save(owner, replace(owner.record, released=True, resting=False))
+            self._store.save(owner, replace(owner.record, released=True, resting=False))
 
         self._step(step)
 
@@ -96,15 +96,15 @@ class Owners:
             OwnerNotFoundError: there is no such owner.
             PermissionDeniedError: it is somebody else's.
         """
-        self._book.get(name).record.check_principal(principal)
+        self._store.get(name).record.check_principal(principal)
 
         def step() -> UndoResult:
-            owner = self._book.get(name)
+            owner = self._store.get(name)
             self.staged.roll_forward(owner)
             result = self._undo.undo(owner) if undo else UndoResult()
             self._undo.forget(owner)
             self._forget_epoch(owner)
-            self._book.remove(owner)
+            self._store.remove(owner)
             return result
 
         return self._step(step)
@@ -119,9 +119,9 @@ class Owners:
             raise InvalidError("an epoch is 0 or more", epoch=epoch)
 
         def step() -> EpochBegun:
-            owner = self._book.by_session(token)
+            owner = self._store.by_session(token)
             record = owner.record
-            self._book.note_use(owner)
+            self._store.note_use(owner)
             self.staged.roll_forward(owner)
             if epoch == record.committed:
                 self._rest(owner)
@@ -139,7 +139,7 @@ class Owners:
             self._forget_epoch(owner)
             fence = record.fence + 1
             offsets = self._undo.offsets(owner)
-            self._book.save(owner, replace(owner.record, opened=epoch, resting=False, fence=fence, offsets=offsets))
+            self._store.save(owner, replace(owner.record, opened=epoch, resting=False, fence=fence, offsets=offsets))
             return EpochBegun(EpochStatus.NEW, fence)
 
         return self._step(step)
@@ -154,9 +154,9 @@ class Owners:
         """
 
         def step() -> None:
-            owner = self._book.by_session(token)
+            owner = self._store.by_session(token)
             record = owner.record
-            self._book.note_use(owner)
+            self._store.note_use(owner)
             if epoch == record.committed:
                 self.staged.roll_forward(owner)
                 return
@@ -183,13 +183,13 @@ class Owners:
     def infos(self) -> list[OwnerInfo]:
         """Return what is known of every owner."""
         now_ms = self._clock.monotonic_ms()
-        return [self._info(owner, now_ms) for owner in self._book]
+        return [self._info(owner, now_ms) for owner in self._store]
 
     def reap(self) -> None:
         """Undo what was abandoned, and forget who was silent too long."""
         self._finish_commits()
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
-        for owner in self._book:
+        for owner in self._store:
             unsettled = bool(owner.pending) or owner.record.opened is not None
             if unsettled and now_ms - owner.seen_ms >= self._settings.owner_abandon_after_ms:
                 self._step(partial(self._abandon, owner, now_ms))
@@ -197,8 +197,8 @@ class Owners:
                 self._step(partial(self._expire, owner, wall_ms))
 
     def _close_epoch(self, token: OwnerToken, *, rests: bool) -> UndoResult:
-        owner = self._book.by_session(token)
-        self._book.note_use(owner)
+        owner = self._store.by_session(token)
+        self._store.note_use(owner)
         result = self._undo.undo(owner)
         self._forget_epoch(owner)
         self._rest(owner, rests=rests)
@@ -206,11 +206,11 @@ class Owners:
 
     def _rest(self, owner: LiveOwner, *, rests: bool = True) -> None:
         if owner.record.resting != rests:
-            self._book.save(owner, replace(owner.record, resting=rests))
+            self._store.save(owner, replace(owner.record, resting=rests))
 
     def _finish_commits(self) -> None:
         """Roll forward what was decided and not applied; what cannot be now is tried again."""
-        for owner in self._book:
+        for owner in self._store:
             if owner.record.accepted:
                 try:
                     self._step(partial(self.staged.roll_forward, owner))
@@ -219,7 +219,7 @@ class Owners:
 
     def _acquire(self, call: AcquireOwner, columns: Columns, who: str) -> OwnerGrant:
         now_ms = self._clock.monotonic_ms()
-        owner = self._book.find(call.owner)
+        owner = self._store.find(call.owner)
         number = -1 if owner is None else owner.record.number
         if owner is not None:
             owner.record.check_principal(who)
@@ -231,8 +231,8 @@ class Owners:
                 asked=call.incarnation,
             )
         if owner is None:
-            self._book.check_room(who, self._settings.owners_per_table_max)
-        others = self._book.holding(columns, besides=number) if self._table.info.options.column_lock_enabled else []
+            self._store.check_room(who, self._settings.owners_per_table_max)
+        others = self._store.holding(columns, besides=number) if self._table.info.options.column_lock_enabled else []
         for other in others:
             if other.holds(now_ms):
                 raise self.guard.locks.refusal(other)
@@ -240,10 +240,10 @@ class Owners:
             # Leftovers first: nobody may build on what is about to be taken back.
             self._undo.undo(other)
             self._forget_epoch(other)
-            self._book.save(other, replace(other.record, lost=True))
+            self._store.save(other, replace(other.record, lost=True))
         ttl_ms = self._settings.column_lock_ttl_ms if call.ttl_ms is None else call.ttl_ms
         if owner is None:
-            owner = self._book.add(
+            owner = self._store.add(
                 OwnerRecord(
                     owner=call.owner,
                     number=-1,
@@ -272,7 +272,7 @@ class Owners:
             self._undo.undo(owner)
             record = owner.record
         fence = record.fence + 1
-        self._book.save(
+        self._store.save(
             owner,
             replace(
                 record,
@@ -299,7 +299,7 @@ class Owners:
         ]
         check_attempts(runs, self.staged.rows(record.number, epoch), attempts)
         verified = self.staged.verify(owner, epoch, attempts or {})
-        self._book.save(
+        self._store.save(
             owner,
             replace(
                 record,
@@ -325,7 +325,7 @@ class Owners:
     def _expire(self, owner: LiveOwner, wall_ms: int) -> None:
         if not owner.pending and wall_ms - owner.record.used_ms >= self._settings.owner_retention_ms:
             self._forget_epoch(owner)
-            self._book.remove(owner)
+            self._store.remove(owner)
 
     def _forget_epoch(self, owner: LiveOwner) -> None:
         """Drop what only the epoch needed: staged rows, counts of attempts."""

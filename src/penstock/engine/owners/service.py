@@ -14,7 +14,7 @@ from penstock.engine.owners.owners import Owners
 from penstock.engine.owners.record import PREFIX, OwnerRecord, table_prefix
 from penstock.engine.settings import Settings
 from penstock.engine.table.bucket_names import naming
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import ClosedError, InvalidError, NotFoundError, PenstockError, UnavailableError
 from penstock.model.node.calls import WriteCall, WriteResult
 from penstock.model.node.owner import AcquireOwner, AttemptEnd, EpochBegun, OwnerGrant, OwnerInfo, UndoResult
@@ -35,7 +35,7 @@ class OwnerService(ActsForPrincipal):
 
     def __init__(
         self,
-        tables: Callable[[int], LiveTable],
+        tables: Callable[[int], OpenTable],
         store: MetadataStore,
         *,
         disk: Disk,
@@ -54,7 +54,7 @@ class OwnerService(ActsForPrincipal):
         self._lock = threading.Lock()
         self._owners: dict[int, Owners] = {}
 
-    def attach(self, table: LiveTable) -> None:
+    def attach(self, table: OpenTable) -> None:
         """Keep the owners of a table that was just opened, before anybody else sees it."""
         owners = Owners(table, self._store, disk=self._disk, settings=self._settings, clock=self._clock)
         with self._lock:

@@ -12,15 +12,15 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.engine.commit.group import OwnerStamp, QueuedWrite, WriteGroup
-from penstock.engine.owners.admission import OwnerGuard
+from penstock.engine.owners.admission import OwnerAdmission
 from penstock.engine.owners.attempts import Attempts
 from penstock.engine.owners.column_locks import removes_rows
 from penstock.engine.owners.live_owner import LiveOwner
 from penstock.engine.owners.staging import StagedFile, StagedRows
-from penstock.engine.owners.store import OwnerBook
+from penstock.engine.owners.store import OwnerStore
 from penstock.engine.owners.undo import OwnerUndo
 from penstock.engine.table.deletion import deletes_of
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import ConflictError, InvalidError, UnavailableError, UnsupportedError
 from penstock.model.node.calls import WriteCall, WriteResult
 from penstock.model.node.owner_token import OwnerToken
@@ -56,9 +56,9 @@ class Verified:
 class StagedCommit:
     """The staged rows of one table, from their call to their buckets."""
 
-    def __init__(self, table: LiveTable, disk: Disk, book: OwnerBook, undo: OwnerUndo, guard: OwnerGuard) -> None:
+    def __init__(self, table: OpenTable, disk: Disk, store: OwnerStore, undo: OwnerUndo, guard: OwnerAdmission) -> None:
         self._table = table
-        self._book = book
+        self._owners = store
         self._undo = undo
         self._guard = guard
         self._rows = StagedRows(disk, table.info.table_id)
@@ -150,7 +150,7 @@ class StagedCommit:
                 files = self._accepted(owner, record.committed, record.accepted)
                 for buckets in self._portions(files):
                     self._table.committer.commit_now(self._writes(owner, files, buckets))
-            self._book.save(owner, replace(record, accepted=(), offsets=self._undo.offsets(owner)))
+            self._owners.save(owner, replace(record, accepted=(), offsets=self._undo.offsets(owner)))
         self._rows.remove(file for file in self._rows.of(record.number) if file.epoch <= record.committed)
 
     def discard(self, owner: int) -> None:

@@ -19,7 +19,7 @@ USED_STEP_MS = 3_600_000
 """How far behind the stored time of last use may be: renewals are too many to store each."""
 
 
-class OwnerBook:
+class OwnerStore:
     """Owners by id and by number. Changed only in the committer; reading is thread-safe."""
 
     def __init__(self, table_id: int, store: MetadataStore, clock: Clock) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 
 from penstock.engine.commit.group import OwnerStamp, QueuedWrite
 from penstock.engine.owners.live_owner import LiveOwner
-from penstock.engine.owners.store import OwnerBook
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.owners.store import OwnerStore
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import NotLeaderError
 from penstock.log.batch_directory import BatchDirectory
 from penstock.model.node.owner import BucketUndo, UndoResult
@@ -24,9 +24,9 @@ from penstock.tablet.undo.undo_plan import plan_undo
 class OwnerUndo:
     """Takes back what owners of one table did. Committer only."""
 
-    def __init__(self, table: LiveTable, book: OwnerBook) -> None:
+    def __init__(self, table: OpenTable, store: OwnerStore) -> None:
         self._table = table
-        self._book = book
+        self._store = store
 
     def adopt(self, owner: LiveOwner, tablet: Tablet) -> None:
         """Find the first uncommitted change of an owner in a bucket, and pin it."""
@@ -68,7 +68,7 @@ class OwnerUndo:
         if owner.pending or owner.record.opened is not None:
             record = owner.record
             rests = record.resting or record.opened is not None
-            self._book.save(owner, replace(record, opened=None, resting=rests, offsets=self.offsets(owner)))
+            self._store.save(owner, replace(record, opened=None, resting=rests, offsets=self.offsets(owner)))
         self.forget(owner)
         return UndoResult.of({self._table.name(bucket): counts for bucket, counts in done.items() if any(counts)})
 
@@ -114,7 +114,7 @@ class OwnerUndo:
             self._table.committer.commit_now(writes)
             # Others may have written what this took back, and be undone later: by then it must not be compacted away.
             start = owner.reach.get(bucket, owner.pending[bucket])
-            for other in self._book:
+            for other in self._store:
                 if other is not owner and bucket in other.pending:
                     self._extend(other, tablet, start)
         return plan.counts

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.engine.settings import Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.pins import not_led, pin, unpin
 from penstock.errors import (
     InvalidError,
@@ -34,7 +34,7 @@ CUTS_MAX: Final = 10_000
 
 @dataclass(slots=True)
 class _OpenCut:
-    table: LiveTable
+    table: OpenTable
     offsets: Mapping[BucketId, int]
     tablets: dict[BucketId, Tablet]
     ids: Mapping[TableBucket, BucketId]
@@ -55,7 +55,7 @@ class Cuts:
 
     def open(
         self,
-        table: LiveTable,
+        table: OpenTable,
         as_of: Mapping[TableBucket, int] | None = None,
         buckets: Sequence[TableBucket] | None = None,
         *,
@@ -154,7 +154,7 @@ def _holder(cut_id: str) -> PinHolder:
     return PinHolder(PinKind.CUT, cut_id)
 
 
-def _present(table: LiveTable, buckets: Mapping[BucketId, TableBucket], holder: PinHolder) -> dict[BucketId, int]:
+def _present(table: OpenTable, buckets: Mapping[BucketId, TableBucket], holder: PinHolder) -> dict[BucketId, int]:
     """Pin what one view shows; return it."""
     while True:
         view = table.view
@@ -170,7 +170,7 @@ def _present(table: LiveTable, buckets: Mapping[BucketId, TableBucket], holder: 
         return offsets
 
 
-def _all_of(table: LiveTable, as_of: Mapping[TableBucket, int]) -> dict[BucketId, TableBucket]:
+def _all_of(table: OpenTable, as_of: Mapping[TableBucket, int]) -> dict[BucketId, TableBucket]:
     """Return the buckets of a cut of the whole table; a partition that it does not name was born after it.
 
     Raises:
@@ -191,7 +191,7 @@ def _is_older(bucket: BucketId, named: Collection[int]) -> bool:
     return bucket.partition_id == 0 or bucket.partition_id < max(named, default=0)
 
 
-def _find(table: LiveTable, name: TableBucket, as_of: Mapping[TableBucket, int]) -> BucketId:
+def _find(table: OpenTable, name: TableBucket, as_of: Mapping[TableBucket, int]) -> BucketId:
     if name not in as_of:
         raise _left_out(name)
     return table.bucket_id(name)
@@ -204,7 +204,7 @@ def _left_out(name: TableBucket) -> InvalidError:
 
 
 def _given(
-    table: LiveTable, buckets: Mapping[BucketId, TableBucket], as_of: Mapping[TableBucket, int], holder: PinHolder
+    table: OpenTable, buckets: Mapping[BucketId, TableBucket], as_of: Mapping[TableBucket, int], holder: PinHolder
 ) -> dict[BucketId, int]:
     """Pin the offsets given, once each is known to be readable."""
     offsets = {bucket: as_of[name] for bucket, name in buckets.items()}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.engine.metadata.store import Delete, MetadataStore, Put
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.pins import pin, unpin
 from penstock.errors import InvalidError, OffsetOutOfRangeError, PartitionNotFoundError, TooManyScannersError
 from penstock.model.node.calls import Cut
@@ -35,7 +35,7 @@ TTL_MS_MAX: Final = 24 * 3_600_000
 @dataclass(slots=True)
 class _NamedCut:
     key: str
-    table: LiveTable
+    table: OpenTable
     offsets: Mapping[BucketId, int]
     ttl_ms: int
     used_ms: int
@@ -52,7 +52,7 @@ class _Wanted:
     """What a principal asks for: the cut of a key, to be kept for a while."""
 
     key: str
-    table: LiveTable
+    table: OpenTable
     ttl_ms: int
     principal: str
 
@@ -68,7 +68,7 @@ class NamedCuts:
         self._cuts: dict[str, _NamedCut] = {}
         self._forget_expired()
 
-    def take(self, table: LiveTable, name: str, ttl_ms: int, *, principal: str) -> Cut:
+    def take(self, table: OpenTable, name: str, ttl_ms: int, *, principal: str) -> Cut:
         """Return the cut of that name, the present one if there is none yet; keep it for `ttl_ms` from now.
 
         Raises:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from penstock.engine.catalog.identity import Identity
 from penstock.engine.scan.resume_token import ResumeToken
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import InvalidError, NotFoundError, PartitionNotFoundError, TableNotFoundError
 from penstock.model.node.calls import OpenScan
 from penstock.model.place.bucket import TableBucket
 
 
-def resumed_call(token: bytes, tables: Callable[[int], LiveTable], identity: Identity) -> OpenScan:
+def resumed_call(token: bytes, tables: Callable[[int], OpenTable], identity: Identity) -> OpenScan:
     """Return the call that goes on, at the same snapshot, where the page with that token ended.
 
     Raises:
@@ -49,7 +49,7 @@ def resumed_call(token: bytes, tables: Callable[[int], LiveTable], identity: Ide
     )
 
 
-def _named(table: LiveTable, token: ResumeToken) -> TableBucket:
+def _named(table: OpenTable, token: ResumeToken) -> TableBucket:
     try:
         return table.name(token.bucket)
     except PartitionNotFoundError as error:

@@ -25,7 +25,7 @@ from penstock.engine.scan.registry import ScannerRegistry
 from penstock.engine.scan.resumed_call import resumed_call
 from penstock.engine.scan.session import ScanSession, pin_holder
 from penstock.engine.settings import PAGE_BYTES_MAX, Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.pins import not_led, pin, unpin
 from penstock.errors import (
     InvalidScanRequestError,
@@ -45,7 +45,7 @@ from penstock.tablet.view.view import TabletView
 _KNOWN_ROWS_MAX: Final = 256
 
 
-FindLeased = Callable[..., tuple[LiveTable, BucketId]]
+FindLeased = Callable[..., tuple[OpenTable, BucketId]]
 """Find a bucket that a lease of a principal holds: (lease_id, table_id, bucket, offset, principal=)."""
 
 
@@ -58,7 +58,7 @@ class ScanService(ActsForPrincipal):
 
     def __init__(
         self,
-        tables: Callable[[int], LiveTable],
+        tables: Callable[[int], OpenTable],
         settings: Settings,
         clock: Clock,
         metrics: Metrics,
@@ -67,7 +67,7 @@ class ScanService(ActsForPrincipal):
         named_cuts: NamedCuts,
         identity: Identity,
         principal: str,
-        holding: Callable[[BucketId], LiveTable],
+        holding: Callable[[BucketId], OpenTable],
         find_leased: FindLeased,
         check_open: Callable[[], None],
     ) -> None:
@@ -129,7 +129,7 @@ class ScanService(ActsForPrincipal):
         with self._registry.opening(scanner_id):
             return self._opened_before(call) or self._open(call, scanner_id, held)
 
-    def _held(self, call: OpenScan) -> tuple[LiveTable, BucketId] | None:
+    def _held(self, call: OpenScan) -> tuple[OpenTable, BucketId] | None:
         """Return the bucket of a reader that holds it by a lease or a cut: its name may stand for another by now."""
         if call.lease_id is not None:
             return self._find_leased(call.lease_id, call.table_id, call.bucket, call.as_of, principal=self._principal)
@@ -147,7 +147,7 @@ class ScanService(ActsForPrincipal):
         session = self._registry.find(call.scanner_id)
         return replace(page, cut_id=session.cut_id if session is not None and call.pin else None)
 
-    def _open(self, call: OpenScan, scanner_id: str, held: tuple[LiveTable, BucketId] | None) -> Page:
+    def _open(self, call: OpenScan, scanner_id: str, held: tuple[OpenTable, BucketId] | None) -> Page:
         table, bucket = (self._tables(call.table_id), None) if held is None else held
         plan = self._plan(table, call, bucket)
         if call.cut_id is not None:
@@ -271,7 +271,7 @@ class ScanService(ActsForPrincipal):
         """Return the open sessions."""
         return self._registry.infos()
 
-    def _plan(self, table: LiveTable, call: OpenScan, held: BucketId | None) -> ScanPlan:
+    def _plan(self, table: OpenTable, call: OpenScan, held: BucketId | None) -> ScanPlan:
         bucket = table.bucket_id(call.bucket) if held is None else held
         if not table.info.keyed:
             raise UnsupportedError("a log table has no live rows; read its log", table=table.info.path)
@@ -293,7 +293,7 @@ class ScanService(ActsForPrincipal):
         database = self._identity.database
         return ScanPlan(call.schema_id, bucket, 0, *self._rows(table, call), page_bytes, call.end, database)
 
-    def _rows(self, table: LiveTable, call: OpenScan) -> ScannedRows:
+    def _rows(self, table: OpenTable, call: OpenScan) -> ScannedRows:
         schema = table.known_schema(call.schema_id)
         asked = (table.info.table_id, call.schema_id, call.columns, call.filter)
         rows = self._known_rows.get(asked)
@@ -303,7 +303,7 @@ class ScanService(ActsForPrincipal):
             rows = self._known_rows[asked] = ScannedRows.of(schema, call.columns, call.filter or b"")
         return rows
 
-    def _begin(self, table: LiveTable, plan: ScanPlan, call: OpenScan, scanner_id: str) -> ScanSession:
+    def _begin(self, table: OpenTable, plan: ScanPlan, call: OpenScan, scanner_id: str) -> ScanSession:
         while True:
             view = table.view_of(plan.bucket)
             if view is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from penstock.engine.scan.page_reader import PageReader, PageRows, PageSpan
 from penstock.engine.scan.plan import ScanPlan
 from penstock.engine.scan.read_ahead import Place, WaitingPage
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import InvalidScanRequestError, UnknownOrExpiredScannerError
 from penstock.model.node.calls import Page, ScannerInfo
 from penstock.model.place.bucket import TableBucket
@@ -29,7 +29,7 @@ class ScanSession:
     """One open scan. `lock` is held while a page is read; the rest of what changes is the registry's."""
 
     scanner_id: str
-    table: LiveTable
+    table: OpenTable
     name: TableBucket
     plan: ScanPlan
     principal: str

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from penstock.engine.commit.group import QueuedWrite
 from penstock.engine.table.bucket_names import naming
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import DeleteDisabledError, UnsupportedError
 from penstock.model.filter.filter import Filter
 from penstock.model.node.calls import WriteResult
@@ -19,7 +19,7 @@ from penstock.tablet.view.view import TabletView
 
 
 def delete_matching(
-    table: LiveTable, filter: Filter | None, writer_id: bytes = NO_ID, sequence: int = -1
+    table: OpenTable, filter: Filter | None, writer_id: bytes = NO_ID, sequence: int = -1
 ) -> WriteResult:
     """Delete the rows that a filter keeps, or all rows; `ignore` tables count them and keep them.
 
@@ -49,7 +49,7 @@ def delete_matching(
     return WriteResult(queued.rows, changes, queued.rows - changes, offsets)
 
 
-def deletes_of(table: LiveTable, filter: Filter | None) -> dict[BucketId, Request]:
+def deletes_of(table: OpenTable, filter: Filter | None) -> dict[BucketId, Request]:
     """Return what deletes the rows that a filter keeps, or all rows, of every bucket that has some. Committer only."""
     parts: dict[BucketId, Request] = {}
     for bucket, view in table.view.items():
@@ -60,7 +60,7 @@ def deletes_of(table: LiveTable, filter: Filter | None) -> dict[BucketId, Reques
     return parts
 
 
-def _matching_keys(table: LiveTable, view: TabletView, filter: Filter | None) -> pa.RecordBatch:
+def _matching_keys(table: OpenTable, view: TabletView, filter: Filter | None) -> pa.RecordBatch:
     key_fields = table.schema.key_fields
     ids = set(key_fields.names) | {str(column) for column in (filter.column_ids if filter is not None else ())}
     projection = pa.schema([field for field in table.schema.user_columns if field.name in ids])

@@ -11,7 +11,7 @@ from penstock.model.place.bucket import BucketId, TableBucket, life_start
 from penstock.tablet.tablet import Tablet
 
 
-class LeftBuckets:
+class DroppedBuckets:
     """The buckets of one table that its view has no more. Thread-safe."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from penstock.tablet.view.pins import PinHolder
 _log = logging.getLogger("penstock")
 
 
-class Holds:
+class LeasePins:
     """Holders by bucket. Thread-safe."""
 
     def __init__(self) -> None:

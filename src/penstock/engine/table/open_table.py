@@ -17,7 +17,7 @@ from penstock.engine.commit.group import QueuedWrite, Ranges
 from penstock.engine.commit.router import NO_PARTITION, WriteRouter
 from penstock.engine.commit.sync_pool import SyncPool
 from penstock.engine.table.bucket_names import naming
-from penstock.engine.table.dropped_buckets import LeftBuckets
+from penstock.engine.table.dropped_buckets import DroppedBuckets
 from penstock.errors import (
     BucketFailedError,
     InvalidError,
@@ -43,7 +43,7 @@ OpenTablets = Callable[[Mapping[BucketId, int], TabletSchema, MergeRule], dict[B
 """Open buckets whose logs begin at these offsets."""
 
 
-class LiveTable:
+class OpenTable:
     """One open table. Thread-safe."""
 
     def __init__(
@@ -62,7 +62,7 @@ class LiveTable:
         self._catalog = catalog
         self._open_tablets = open_tablets
         self._terms = terms
-        self.left = LeftBuckets()
+        self.dropped = DroppedBuckets()
         self._lock = threading.RLock()
         self._partitions: dict[int, PartitionInfo] = {}
         self._names: dict[BucketId, TableBucket] = {}
@@ -91,18 +91,18 @@ class LiveTable:
 
     def find_name(self, bucket: BucketId) -> TableBucket | None:
         """Return how users name a bucket; None if its partition was dropped, and nobody reads it any more."""
-        return self._names.get(bucket) or self.left.name(bucket)
+        return self._names.get(bucket) or self.dropped.name(bucket)
 
     def tablet(self, bucket: BucketId) -> Tablet | None:
         """Return a bucket that is open here, also one that left with its partition."""
         found = self.committer.tablets.get(bucket)
-        return self.left.tablet(bucket) if found is None else found
+        return self.dropped.tablet(bucket) if found is None else found
 
     def view_of(self, bucket: BucketId) -> TabletView | None:
         """Return the present view of one bucket, also of one that left with its partition."""
         found = self.view.get(bucket)
-        if found is None and (left := self.left.tablet(bucket)) is not None:
-            found = left.view
+        if found is None and (dropped := self.dropped.tablet(bucket)) is not None:
+            found = dropped.view
         return found
 
     def buckets(self) -> list[TableBucket]:
@@ -244,7 +244,7 @@ class LiveTable:
         closed = self._opened({partition: [bucket for bucket, tablet in tablets.items() if tablet is None]})
         leaving = [tablet or closed[bucket] for bucket, tablet in tablets.items()]
         self._catalog.partitions.drop(partition, [tablet.view.visible for tablet in leaving])
-        self.left.add({self._names[tablet.bucket]: tablet for tablet in leaving})
+        self.dropped.add({self._names[tablet.bucket]: tablet for tablet in leaving})
         self.committer.remove_tablets(ids)
 
     def births_and_view(self) -> tuple[int, TableView]:
@@ -256,7 +256,7 @@ class LiveTable:
         """Open the buckets of a partition that was dropped before, for those who hold it."""
         with self._lock:
             opened = self._opened({partition: self._ids_of(partition)})
-            self.left.add({TableBucket(self.info.path, partition.name, b.bucket): t for b, t in opened.items()})
+            self.dropped.add({TableBucket(self.info.path, partition.name, b.bucket): t for b, t in opened.items()})
 
     def _ids_of(self, partition: PartitionInfo) -> list[BucketId]:
         return [BucketId(self.info.table_id, partition.partition_id, bucket) for bucket in range(self.info.buckets)]
@@ -312,7 +312,7 @@ class LiveTable:
     def drop(self) -> None:
         """Let go of a table whose files are about to be removed."""
         self.committer.close(TableNotFoundError("the table was dropped", table=self.info.path))
-        for tablet in (*self.committer.tablets.values(), *self.left.tablets()):
+        for tablet in (*self.committer.tablets.values(), *self.dropped.tablets()):
             tablet.abandon()
 
     def retire(self) -> None:

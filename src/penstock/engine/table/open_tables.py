@@ -12,9 +12,9 @@ from penstock.engine.catalog.catalog import Catalog
 from penstock.engine.catalog.terms import Terms
 from penstock.engine.commit.sync_pool import SyncPool
 from penstock.engine.home.storage import Storage
-from penstock.engine.table.lease_pins import Holds
-from penstock.engine.table.open_table import LiveTable
-from penstock.engine.table.restart_grace import Grace
+from penstock.engine.table.lease_pins import LeasePins
+from penstock.engine.table.open_table import OpenTable
+from penstock.engine.table.restart_grace import RestartGrace
 from penstock.errors import ClosedError, PartitionNotFoundError
 from penstock.model.node.calls import Offsets
 from penstock.model.node.log_state import GonePartition, LogState, gone_with
@@ -37,21 +37,28 @@ class OpenTables:
     """
 
     def __init__(
-        self, catalog: Catalog, storage: Storage, terms: Terms, grace: Grace, holds: Holds, *, clock: Clock
+        self,
+        catalog: Catalog,
+        storage: Storage,
+        terms: Terms,
+        grace: RestartGrace,
+        lease_pins: LeasePins,
+        *,
+        clock: Clock,
     ) -> None:
         self._catalog = catalog
         self._storage = storage
         self._terms = terms
         self._grace = grace
         self._clock = clock
-        self._holds = holds
+        self._lease_pins = lease_pins
         self.syncs = SyncPool()
         self._lock = threading.RLock()
         self._removing = threading.RLock()
-        self._tables: dict[int, LiveTable] = {}
-        self._dropping: dict[int, LiveTable] = {}
+        self._tables: dict[int, OpenTable] = {}
+        self._dropping: dict[int, OpenTable] = {}
         self._closed = False
-        self.on_open: Callable[[LiveTable], None] = lambda table: None
+        self.on_open: Callable[[OpenTable], None] = lambda table: None
         """Called with a table that was just opened, before anybody else sees it."""
         self.is_awaited: Callable[[int, int], bool] = lambda table_id, partition_id: False
         """Tells whether somebody follows a table who cannot have heard of a partition yet."""
@@ -61,7 +68,7 @@ class OpenTables:
         self.committed_offsets: Callable[[int], Mapping[BucketId, int]] = lambda table_id: {}
         """Called with the id of a table that is about to be opened: how far its owners know its buckets to reach."""
 
-    def get(self, table_id: int) -> LiveTable:
+    def get(self, table_id: int) -> OpenTable:
         """Return the table, opened if it was not.
 
         Raises:
@@ -80,7 +87,7 @@ class OpenTables:
                 self._tables[table_id] = table
             return table
 
-    def holding(self, bucket: BucketId) -> LiveTable:
+    def holding(self, bucket: BucketId) -> OpenTable:
         """Return the table that has a bucket, for somebody who holds the bucket: it may be dropped since.
 
         Raises:
@@ -98,10 +105,10 @@ class OpenTables:
             else:
                 table = self.get(table_id)
         if table.info.partitioned and table.tablet(bucket) is None:
-            self._open_left(table, bucket)
+            self._open_dropped(table, bucket)
         return table
 
-    def _open_left(self, table: LiveTable, bucket: BucketId) -> None:
+    def _open_dropped(self, table: OpenTable, bucket: BucketId) -> None:
         """Open a bucket that left with its partition, while nobody removes its files.
 
         Raises:
@@ -116,18 +123,18 @@ class OpenTables:
         if table.tablet(bucket) is None and not self._is_led_elsewhere(table, bucket):
             raise PartitionNotFoundError("the partition was dropped", table=table.info.path)
 
-    def opened(self, table_id: int) -> LiveTable | None:
+    def opened(self, table_id: int) -> OpenTable | None:
         """Return a table that is open now, also one that was dropped since; None if it is not open."""
         with self._lock:
             return self._tables.get(table_id) or self._dropping.get(table_id)
 
-    def left_bucket(self, table: LiveTable, name: TableBucket, offset: int) -> BucketId | None:
+    def dropped_bucket(self, table: OpenTable, name: TableBucket, offset: int) -> BucketId | None:
         """Return the bucket of a dropped partition that had this offset, opened; None if its files are gone."""
-        found = table.left.find(name, offset)
+        found = table.dropped.find(name, offset)
         if found is None:
             gone = gone_with(self._catalog.partitions.gone(table.info.table_id), name, offset)
             if gone is not None and self._has_files(table, gone):
-                found = table.left.find(name, offset)
+                found = table.dropped.find(name, offset)
         return None if found is None else found.bucket
 
     def log_state(self, table_id: int, since: int = 0) -> LogState:
@@ -146,27 +153,27 @@ class OpenTables:
         readable = tuple(replace(p, bases=self._bases(table, p)) if self._has_files(table, p) else p for p in gone)
         return LogState(offsets, births, readable, away)
 
-    def _has_files(self, table: LiveTable, gone: GonePartition) -> bool:
+    def _has_files(self, table: OpenTable, gone: GonePartition) -> bool:
         """Tell whether a dropped partition can still be read; it is open then."""
         key = (table.info.table_id, gone.partition_id)
         bucket = BucketId(*key, 0)
-        if table.left.tablet(bucket) is None and key in self._catalog.partitions.dropped():
+        if table.dropped.tablet(bucket) is None and key in self._catalog.partitions.dropped():
             with suppress(PartitionNotFoundError):
-                self._open_left(table, bucket)
-        return table.left.tablet(bucket) is not None
+                self._open_dropped(table, bucket)
+        return table.dropped.tablet(bucket) is not None
 
     @staticmethod
-    def _bases(table: LiveTable, gone: GonePartition) -> tuple[int, ...] | None:
+    def _bases(table: OpenTable, gone: GonePartition) -> tuple[int, ...] | None:
         ids = [BucketId(table.info.table_id, gone.partition_id, number) for number in range(len(gone.ends))]
-        tablets = [table.left.tablet(bucket) for bucket in ids]
+        tablets = [table.dropped.tablet(bucket) for bucket in ids]
         return None if None in tablets else tuple(tablet.view.base for tablet in tablets if tablet is not None)
 
-    def all(self) -> list[LiveTable]:
+    def all(self) -> list[OpenTable]:
         """Return the tables that are open now."""
         with self._lock:
             return list(self._tables.values())
 
-    def tablets(self) -> list[tuple[LiveTable, Tablet]]:
+    def tablets(self) -> list[tuple[OpenTable, Tablet]]:
         """Return every open bucket with its table."""
         return [(table, tablet) for table in self.all() for tablet in list(table.committer.tablets.values())]
 
@@ -177,7 +184,7 @@ class OpenTables:
             if table is not None:
                 self._dropping[info.table_id] = table
         # From here on nobody new can hold it.
-        if not self._holds.has(info.table_id):
+        if not self._lease_pins.has(info.table_id):
             self.finish_drops()
         elif table is not None:
             table.retire()
@@ -186,7 +193,7 @@ class OpenTables:
         """Remove the files of tables and partitions whose drop was interrupted, or waited for who held them."""
         with self._removing:
             for table_id in self._catalog.dropped():
-                if not self._holds.has(table_id) and table_id not in self._tables:
+                if not self._lease_pins.has(table_id) and table_id not in self._tables:
                     self._remove_table(table_id)
             dropped = set(self._catalog.dropped())
             for table_id, partition_id in self._catalog.partitions.dropped():
@@ -199,7 +206,7 @@ class OpenTables:
         """Drop a partition and return it; its files go now, or when nobody holds or reads it any more.
 
         Raises:
-            PenstockError: as `LiveTable.drop_partition` has it.
+            PenstockError: as `OpenTable.drop_partition` has it.
         """
         partition = self.get(table_id).drop_partition(values, if_exists=if_exists)
         if partition is not None:
@@ -209,13 +216,13 @@ class OpenTables:
 
     def _remove_partition(self, table_id: int, partition_id: int) -> None:
         with self._removing:
-            if self._holds.has(table_id, partition_id) or self._is_waiting(table_id, partition_id):
+            if self._lease_pins.has(table_id, partition_id) or self._is_waiting(table_id, partition_id):
                 return
             table = self._tables.get(table_id)
             if table is not None:
                 if self._is_read(table, partition_id):
                     return
-                table.left.remove(partition_id)
+                table.dropped.remove(partition_id)
             buckets = self._catalog.table_by_id(table_id, dropped=True).buckets
             self._storage.remove_partition(table_id, partition_id, buckets)
             self._catalog.partitions.forget(table_id, partition_id)
@@ -240,9 +247,9 @@ class OpenTables:
         self._storage.remove_table(table_id, buckets)
         self._catalog.forget(table_id)
 
-    def _open(self, info: TableInfo) -> LiveTable:
+    def _open(self, info: TableInfo) -> OpenTable:
         opened = partial(self._open_tablets, self.committed_offsets(info.table_id))
-        return LiveTable(info, self._catalog, opened, terms=self._terms, clock=self._clock, syncs=self.syncs)
+        return OpenTable(info, self._catalog, opened, terms=self._terms, clock=self._clock, syncs=self.syncs)
 
     def _open_tablets(
         self,
@@ -254,20 +261,20 @@ class OpenTables:
         durable: dict[BucketId, Durable] = {}
         for bucket in buckets:
             # A lease is recorded after the log was synced, an owner's commit where every write is.
-            leased = max((hold.offset for hold in self._holds.of(bucket).values()), default=0)
+            leased = max((hold.offset for hold in self._lease_pins.of(bucket).values()), default=0)
             durable[bucket] = Durable(leased, committed.get(bucket, 0))
         opened = self._storage.open_tablets(buckets, schema, rule, durable)
         for tablet in opened.values():
-            self._holds.protect(tablet)
+            self._lease_pins.protect(tablet)
             self._grace.hold(tablet)
         return opened
 
-    def _is_led_elsewhere(self, table: LiveTable, bucket: BucketId) -> bool:
+    def _is_led_elsewhere(self, table: OpenTable, bucket: BucketId) -> bool:
         return any(partition.partition_id == bucket.partition_id for partition in table.partitions())
 
-    def _is_read(self, table: LiveTable, partition_id: int) -> bool:
+    def _is_read(self, table: OpenTable, partition_id: int) -> bool:
         ids = [BucketId(table.info.table_id, partition_id, bucket) for bucket in range(table.info.buckets)]
-        tablets = [tablet for tablet in map(table.left.tablet, ids) if tablet is not None]
+        tablets = [tablet for tablet in map(table.dropped.tablet, ids) if tablet is not None]
         if any(_reads(tablet, holder.kind, at) for tablet in tablets for holder, at in tablet.pins.snapshot().items()):
             return True
         written = any(tablet.view.visible > tablet.bucket.first_offset(tablet.view.visible) for tablet in tablets)

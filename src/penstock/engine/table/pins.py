@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import NotLeaderError, OffsetOutOfRangeError
 from penstock.model.place.bucket import BucketId
 from penstock.tablet.view.pins import PinHolder
 
 
-def pin(table: LiveTable, holder: PinHolder, offsets: Mapping[BucketId, int]) -> None:
+def pin(table: OpenTable, holder: PinHolder, offsets: Mapping[BucketId, int]) -> None:
     """Hold the base of each bucket at or below its offset; all or none.
 
     Raises:
@@ -32,7 +32,7 @@ def pin(table: LiveTable, holder: PinHolder, offsets: Mapping[BucketId, int]) ->
         raise OffsetOutOfRangeError(error.message, bucket=table.name(bucket), **error.facts) from error
 
 
-def unpin(table: LiveTable, holder: PinHolder, buckets: Iterable[BucketId]) -> None:
+def unpin(table: OpenTable, holder: PinHolder, buckets: Iterable[BucketId]) -> None:
     """Let go; idempotent."""
     for bucket in buckets:
         tablet = table.tablet(bucket)

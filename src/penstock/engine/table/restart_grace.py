@@ -16,7 +16,7 @@ from penstock.tablet.view.pins import PinHolder, PinKind
 HOLDER: Final = PinHolder(PinKind.GRACE)
 
 
-class Grace:
+class RestartGrace:
     """Buckets whose base waits for readers from before. Thread-safe."""
 
     def __init__(self, ttl_ms: int, clock: Clock) -> None:

@@ -10,7 +10,7 @@ from penstock.engine.home.disk_room import DiskRoom
 from penstock.engine.settings import Settings
 from penstock.engine.table.bucket_names import naming
 from penstock.engine.table.deletion import delete_matching
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import PartitionNotFoundError
 from penstock.model.filter.filter import Filter
 from penstock.model.node.calls import TableStats, WriteCall, WriteResult
@@ -21,16 +21,16 @@ from penstock.tablet.tablet import Tablet
 class Upkeep(Protocol):
     """What writes ask of the background work on tables."""
 
-    def check_relieved(self, table: LiveTable, size: int) -> None:
+    def check_relieved(self, table: OpenTable, size: int) -> None:
         """Let no write in while a bucket of its table has more unsealed rows than it may."""
 
-    def relieve(self, tablet: Tablet, table: LiveTable) -> None:
+    def relieve(self, tablet: Tablet, table: OpenTable) -> None:
         """Seal for a writer that is ahead of the background."""
 
-    def truncate(self, table: LiveTable) -> int:
+    def truncate(self, table: OpenTable) -> int:
         """Hide what a log table has from new readers; return how many rows went."""
 
-    def stats(self, table: LiveTable) -> TableStats:
+    def stats(self, table: OpenTable) -> TableStats:
         """Return the state of a table in numbers."""
 
 
@@ -42,7 +42,7 @@ class TableService(ActsForPrincipal):
 
     def __init__(
         self,
-        tables: Callable[[int], LiveTable],
+        tables: Callable[[int], OpenTable],
         upkeep: Upkeep,
         room: DiskRoom,
         settings: Settings,

@@ -18,7 +18,7 @@ from penstock.engine.catalog.catalog import Catalog
 from penstock.engine.commit.refusals import refusal
 from penstock.engine.home.memory_budget import MemoryBudget
 from penstock.engine.settings import Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.open_tables import OpenTables
 from penstock.engine.upkeep.retention import is_worth, retention_target
 from penstock.engine.upkeep.statistics import table_stats
@@ -127,7 +127,7 @@ class Maintenance:
                 with suppress(ClosedError, NotFoundError, BucketFailedError):
                     table.committer.run(tablet.sync_log)
 
-    def relieve(self, tablet: Tablet, table: LiveTable) -> None:
+    def relieve(self, tablet: Tablet, table: OpenTable) -> None:
         """Seal for a writer that is ahead of the background: it waits, memory stays bounded.
 
         What it wrote is written: that sealing failed is told to the next one, by `check_relieved`.
@@ -144,7 +144,7 @@ class Maintenance:
             with self._lock:
                 self._unrelieved.setdefault(table.info.table_id, {})[tablet.bucket] = error
 
-    def check_relieved(self, table: LiveTable, size: int) -> None:
+    def check_relieved(self, table: OpenTable, size: int) -> None:
         """Let no write in while a bucket of its table has more unsealed rows than it may; the background tries again.
 
         A writer that comes when much was written since the last look at all buckets, `size` included, looks itself.
@@ -168,7 +168,7 @@ class Maintenance:
                     raise refusal(error, bucket)
                 del unrelieved[bucket]
 
-    def compact_now(self, table: LiveTable, *, everything: bool = False) -> None:
+    def compact_now(self, table: OpenTable, *, everything: bool = False) -> None:
         """Compact a table as far as retention and pins allow, or, for `everything`, as far as pins allow."""
         for tablet in list(table.committer.tablets.values()):
             with self.attending(tablet.bucket):
@@ -176,7 +176,7 @@ class Maintenance:
                 self._checkpoint(table, tablet)
                 self._compact(table, tablet, tablet.view.visible if everything else None, prompt=True)
 
-    def truncate(self, table: LiveTable) -> int:
+    def truncate(self, table: OpenTable) -> int:
         """Hide what a log table has from new readers and remove what nobody needs; return how many rows went."""
         rows, view = 0, table.view
         for tablet in [t for t in table.committer.tablets.values() if t.bucket in view]:
@@ -187,7 +187,7 @@ class Maintenance:
                 self._compact(table, tablet, tablet.state.base, prompt=True)
         return rows
 
-    def free(self, table: LiveTable, tablet: Tablet) -> None:
+    def free(self, table: OpenTable, tablet: Tablet) -> None:
         """Compact a bucket in which a pin went, as far as retention and the other pins allow."""
         with self.attending(tablet.bucket):
             if tablet.failure is not None:
@@ -215,7 +215,7 @@ class Maintenance:
                 except (OSError, PenstockError) as error:
                     _log.warning("no checkpoint, the next start replays more bucket=%s reason=%s", tablet.bucket, error)
 
-    def stats(self, table: LiveTable) -> TableStats:
+    def stats(self, table: OpenTable) -> TableStats:
         """Return the state of a table in numbers."""
         return table_stats(table, self.counts(table.info.table_id) | {"failures": self._failures()})
 
@@ -223,7 +223,7 @@ class Maintenance:
         """Return what was done to a table since it was opened."""
         return dict(self._of(table_id).counts)
 
-    def _attend(self, table: LiveTable, tablet: Tablet) -> None:
+    def _attend(self, table: OpenTable, tablet: Tablet) -> None:
         try:
             with self.attending(tablet.bucket):
                 if tablet.failure is not None:
@@ -242,11 +242,11 @@ class Maintenance:
             if tablet.failure is None:
                 raise
 
-    def _seal(self, table: LiveTable, tablet: Tablet, *, active_too: bool = False) -> None:
+    def _seal(self, table: OpenTable, tablet: Tablet, *, active_too: bool = False) -> None:
         rows = seal(tablet, active_too=active_too)
         self._count(table.info.table_id, seals=1 if rows else 0, rows_sealed=rows)
 
-    def _seal_if_there_is_room(self, table: LiveTable, tablet: Tablet) -> None:
+    def _seal_if_there_is_room(self, table: OpenTable, tablet: Tablet) -> None:
         """Seal all rows, which are about to go; on a full disk they go once others have made room for that."""
         try:
             self._seal(table, tablet, active_too=True)
@@ -255,7 +255,7 @@ class Maintenance:
                 raise
             _log.warning("a truncated log keeps its last rows on the disk for now bucket=%s", tablet.bucket)
 
-    def _checkpoint_is_due(self, table: LiveTable, tablet: Tablet) -> bool:
+    def _checkpoint_is_due(self, table: OpenTable, tablet: Tablet) -> bool:
         behind = tablet.view.visible - tablet.state.checkpoint
         if behind == 0:
             return False
@@ -263,13 +263,13 @@ class Maintenance:
         last = self._of(table.info.table_id).checkpointed_ms.setdefault(tablet.bucket, now)
         return behind >= self._settings.checkpoint_changes or now - last >= self._settings.checkpoint_interval_ms
 
-    def _compaction_is_due(self, table: LiveTable, tablet: Tablet) -> bool:
+    def _compaction_is_due(self, table: OpenTable, tablet: Tablet) -> bool:
         """Tell whether to look again: the base follows the checkpoint, but also the clock and the pins."""
         now = self._clock.monotonic_ms()
         last = self._of(table.info.table_id).compacted_ms.setdefault(tablet.bucket, now)
         return now - last >= COMPACTION_INTERVAL_MS
 
-    def _checkpoint(self, table: LiveTable, tablet: Tablet) -> None:
+    def _checkpoint(self, table: OpenTable, tablet: Tablet) -> None:
         if tablet.view.visible == tablet.state.checkpoint:
             return
         done = self._of(table.info.table_id)
@@ -277,7 +277,7 @@ class Maintenance:
         self._count(table.info.table_id, checkpoints=1)
         done.checkpointed_ms[tablet.bucket] = self._clock.monotonic_ms()
 
-    def _compact(self, table: LiveTable, tablet: Tablet, target: int | None, *, prompt: bool) -> None:
+    def _compact(self, table: OpenTable, tablet: Tablet, target: int | None, *, prompt: bool) -> None:
         done = self._of(table.info.table_id)
         done.compacted_ms[tablet.bucket] = self._clock.monotonic_ms()
         if target is None:
@@ -326,7 +326,7 @@ class Maintenance:
                     break  # the table was closed or dropped meanwhile
                 self._count(table_id, partitions_expired=0 if dropped is None else 1)
 
-    def _may_be_misled(self, table: LiveTable, retention_ms: int, now: int) -> bool:
+    def _may_be_misled(self, table: OpenTable, retention_ms: int, now: int) -> bool:
         """Tell whether to wait: a clock that was wrong at the start would have every partition expire at once."""
         done = self._of(table.info.table_id)
         if done.outlived is None:

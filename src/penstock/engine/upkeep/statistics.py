@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.engine.upkeep.retention import file_bytes
 from penstock.model.node.calls import BucketStats, TableStats
 from penstock.model.place.bucket import TableBucket
 from penstock.tablet.tablet import Tablet
 
 
-def table_stats(table: LiveTable, background: Mapping[str, Any]) -> TableStats:
+def table_stats(table: OpenTable, background: Mapping[str, Any]) -> TableStats:
     """Return totals and the state of each bucket."""
     tablets = sorted(table.committer.tablets.values(), key=lambda tablet: tablet.bucket)
     # One without a name is of a partition that was dropped since.

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.kit.live_table import LiveTableRig, bucket, delete, live_tables, pins, write
+from tests.kit.open_table import OpenTableRig, bucket, delete, open_tables, pins, write
 
 from penstock.engine.changes.reader import ChangeReader
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import (
     ClosedError,
     InvalidError,
@@ -32,27 +32,27 @@ Positions = dict[TableBucket, tuple[int, int | None]]
 
 
 @pytest.fixture
-def rig() -> Iterator[LiveTableRig]:
-    with live_tables(LogSettings(block_rows=16)) as made:
+def rig() -> Iterator[OpenTableRig]:
+    with open_tables(LogSettings(block_rows=16)) as made:
         yield made
 
 
 @pytest.fixture
-def table(rig: LiveTableRig) -> LiveTable:
+def table(rig: OpenTableRig) -> OpenTable:
     return rig.create("default.orders", DDL)
 
 
 @pytest.fixture
-def reader(rig: LiveTableRig) -> ChangeReader:
+def reader(rig: OpenTableRig) -> ChangeReader:
     return ChangeReader(rig.settings, rig.clock)
 
 
-def pull(reader: ChangeReader, table: LiveTable, positions: Positions | None = None, **call: Any) -> list[ChangePage]:
+def pull(reader: ChangeReader, table: OpenTable, positions: Positions | None = None, **call: Any) -> list[ChangePage]:
     asked = positions if positions is not None else dict.fromkeys(table.buckets(), (0, None))
     return reader.pull(table, PullChanges(table.info.table_id, table.info.schema_id, asked, **call), principal=LOCAL)
 
 
-def pull_all(reader: ChangeReader, table: LiveTable, start: int = 0, **call: Any) -> list[dict[str, Any]]:
+def pull_all(reader: ChangeReader, table: OpenTable, start: int = 0, **call: Any) -> list[dict[str, Any]]:
     """Return all changes of the first bucket, pulled page by page."""
     rows: list[dict[str, Any]] = []
     while pages := pull(reader, table, {bucket(table): (start, None)}, **call):
@@ -71,7 +71,7 @@ def brief(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(r["_offset"], r["_change_type"], r["id"], r["note"]) for r in rows]
 
 
-def fill(table: LiveTable) -> None:
+def fill(table: OpenTable) -> None:
     """Insert 1 and 2, update 1, delete 2, insert 2 again."""
     write(table, [row(1, "a"), row(2, "b")])
     write(table, [row(1, "c")])
@@ -79,7 +79,7 @@ def fill(table: LiveTable) -> None:
     write(table, [row(2, "d")])
 
 
-def test_full_images_give_the_row_before_and_the_row_after(reader: ChangeReader, table: LiveTable) -> None:
+def test_full_images_give_the_row_before_and_the_row_after(reader: ChangeReader, table: OpenTable) -> None:
     fill(table)
 
     (page,) = pull(reader, table)
@@ -95,7 +95,7 @@ def test_full_images_give_the_row_before_and_the_row_after(reader: ChangeReader,
     assert (page.bucket, page.start, page.next_offset, page.end) == (bucket(table), 0, 5, 5)
 
 
-def test_after_images_give_the_keys_of_deleted_rows_only(reader: ChangeReader, table: LiveTable) -> None:
+def test_after_images_give_the_keys_of_deleted_rows_only(reader: ChangeReader, table: OpenTable) -> None:
     fill(table)
     changes = pa.RecordBatch.from_pylist(
         [{**row(1, "gone", 7.0), "_change_type": "-D"}],
@@ -116,11 +116,11 @@ def test_after_images_give_the_keys_of_deleted_rows_only(reader: ChangeReader, t
     assert page.batch.column("amount").null_count == 6
 
 
-def _apply(table: LiveTable, batch: pa.RecordBatch) -> WriteCall:
+def _apply(table: OpenTable, batch: pa.RecordBatch) -> WriteCall:
     return WriteCall(table.info.table_id, table.info.schema_id, Operation.APPLY, batch)
 
 
-def test_changes_of_a_log_table_are_appends(reader: ChangeReader, rig: LiveTableRig) -> None:
+def test_changes_of_a_log_table_are_appends(reader: ChangeReader, rig: OpenTableRig) -> None:
     log = rig.create("default.clicks", "id BIGINT, note STRING")
     write(log, [{"id": 1, "note": "a"}, {"id": 1, "note": "a"}])
 
@@ -129,7 +129,7 @@ def test_changes_of_a_log_table_are_appends(reader: ChangeReader, rig: LiveTable
     assert brief(page.batch.to_pylist()) == [(0, "+A", 1, "a"), (1, "+A", 1, "a")]
 
 
-def test_columns_of_a_change(reader: ChangeReader, rig: LiveTableRig, table: LiveTable) -> None:
+def test_columns_of_a_change(reader: ChangeReader, rig: OpenTableRig, table: OpenTable) -> None:
     write(table, [row(1, "a")])
     rig.clock.advance(1_500)
     write(table, [row(1, "b")])
@@ -152,7 +152,7 @@ def test_columns_of_a_change(reader: ChangeReader, rig: LiveTableRig, table: Liv
     assert page.batch.column("_bucket").to_pylist() == [0, 0, 0]
 
 
-def test_partition_is_a_column_where_there_are_partitions(reader: ChangeReader, rig: LiveTableRig) -> None:
+def test_partition_is_a_column_where_there_are_partitions(reader: ChangeReader, rig: OpenTableRig) -> None:
     days = rig.create("default.days", "day STRING, id BIGINT, PRIMARY KEY (day, id)", partitioned_by=["day"])
     write(days, [{"day": "mon", "id": 1}, {"day": "tue", "id": 2}])
 
@@ -165,14 +165,14 @@ def test_partition_is_a_column_where_there_are_partitions(reader: ChangeReader, 
 @pytest.mark.parametrize(
     "changes", [{"columns": ("nothing",)}, {"max_bytes": 0}, {"max_bytes": 1 << 30}, {"wait_ms": -1}]
 )
-def test_malformed_pulls_are_refused(reader: ChangeReader, table: LiveTable, changes: dict[str, Any]) -> None:
+def test_malformed_pulls_are_refused(reader: ChangeReader, table: OpenTable, changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidError):
         pull(reader, table, **changes)
 
 
 @pytest.mark.parametrize("position", [(-1, None), (5, 4)])
 def test_malformed_positions_are_refused(
-    reader: ChangeReader, table: LiveTable, position: tuple[int, int | None]
+    reader: ChangeReader, table: OpenTable, position: tuple[int, int | None]
 ) -> None:
     with pytest.raises(InvalidError):
         pull(reader, table, {bucket(table): position}, reader_id="r")
@@ -182,7 +182,7 @@ def test_malformed_positions_are_refused(
 
 @pytest.mark.parametrize("reader_id", [None, "r"])
 def test_start_below_the_base_names_bucket_and_base_and_says_what_to_do(
-    reader: ChangeReader, rig: LiveTableRig, table: LiveTable, reader_id: str | None
+    reader: ChangeReader, rig: OpenTableRig, table: OpenTable, reader_id: str | None
 ) -> None:
     fill(table)
     rig.compact(table, 3)
@@ -194,14 +194,14 @@ def test_start_below_the_base_names_bucket_and_base_and_says_what_to_do(
     assert brief(pull_all(reader, table, 3)) == [(3, "-D", 2, "b"), (4, "+I", 2, "d")]
 
 
-def test_start_beyond_the_end_is_refused(reader: ChangeReader, table: LiveTable) -> None:
+def test_start_beyond_the_end_is_refused(reader: ChangeReader, table: OpenTable) -> None:
     fill(table)
 
     with pytest.raises(OffsetOutOfRangeError, match="beyond the end"):
         pull(reader, table, {bucket(table): (6, None)})
 
 
-def test_bucket_not_led_here_is_refused(reader: ChangeReader, table: LiveTable) -> None:
+def test_bucket_not_led_here_is_refused(reader: ChangeReader, table: OpenTable) -> None:
     table.step_down(table.bucket_id(bucket(table)))
 
     for reader_id in ("r", None):
@@ -209,14 +209,14 @@ def test_bucket_not_led_here_is_refused(reader: ChangeReader, table: LiveTable) 
             pull(reader, table, reader_id=reader_id)
 
 
-def test_unknown_partition_is_refused(reader: ChangeReader, rig: LiveTableRig) -> None:
+def test_unknown_partition_is_refused(reader: ChangeReader, rig: OpenTableRig) -> None:
     days = rig.create("default.days", "day STRING, id BIGINT, PRIMARY KEY (day, id)", partitioned_by=["day"])
 
     with pytest.raises(PartitionNotFoundError):
         pull(reader, days, {bucket(days, 0, "day=mon"): (0, None)})
 
 
-def test_end_is_respected(reader: ChangeReader, table: LiveTable) -> None:
+def test_end_is_respected(reader: ChangeReader, table: OpenTable) -> None:
     fill(table)
 
     (page,) = pull(reader, table, {bucket(table): (1, 3)})
@@ -225,14 +225,14 @@ def test_end_is_respected(reader: ChangeReader, table: LiveTable) -> None:
     assert (page.next_offset, page.end) == (3, 5)
 
 
-def test_finished_positions_are_not_waited_for(reader: ChangeReader, table: LiveTable) -> None:
+def test_finished_positions_are_not_waited_for(reader: ChangeReader, table: OpenTable) -> None:
     fill(table)
 
     assert pull(reader, table, {bucket(table): (5, 5)}, wait_ms=60_000) == []
 
 
 def test_pages_are_cut_by_bytes_and_never_between_the_rows_of_an_update(
-    reader: ChangeReader, rig: LiveTableRig, table: LiveTable
+    reader: ChangeReader, rig: OpenTableRig, table: OpenTable
 ) -> None:
     for round_ in range(3):
         write(table, [row(i, f"{round_}-{i}" * 5, 1.0) for i in range(50)])
@@ -252,7 +252,7 @@ def test_pages_are_cut_by_bytes_and_never_between_the_rows_of_an_update(
     assert rows == pull(reader, table)[0].batch.to_pylist()
 
 
-def test_page_holds_at_least_one_change_with_both_its_rows(reader: ChangeReader, table: LiveTable) -> None:
+def test_page_holds_at_least_one_change_with_both_its_rows(reader: ChangeReader, table: OpenTable) -> None:
     fill(table)
 
     (page,) = pull(reader, table, {bucket(table): (2, None)}, max_bytes=1)
@@ -261,7 +261,7 @@ def test_page_holds_at_least_one_change_with_both_its_rows(reader: ChangeReader,
 
 
 def test_bytes_are_shared_out_over_buckets_and_what_one_leaves_goes_to_the_others(
-    reader: ChangeReader, rig: LiveTableRig
+    reader: ChangeReader, rig: OpenTableRig
 ) -> None:
     wide = rig.create("default.wide", DDL, buckets=3)
     for number in range(60):
@@ -280,18 +280,18 @@ def test_bytes_are_shared_out_over_buckets_and_what_one_leaves_goes_to_the_other
     assert all(size > 4_000 for name, size in sizes.items() if name != small)
 
 
-def test_buckets_without_changes_have_no_page(reader: ChangeReader, rig: LiveTableRig) -> None:
+def test_buckets_without_changes_have_no_page(reader: ChangeReader, rig: OpenTableRig) -> None:
     wide = rig.create("default.wide", DDL, buckets=4)
     write(wide, [row(1, "a")])
 
     assert len(pull(reader, wide)) == 1
 
 
-def test_pull_without_changes_returns_nothing_when_the_wait_ran_out(reader: ChangeReader, table: LiveTable) -> None:
+def test_pull_without_changes_returns_nothing_when_the_wait_ran_out(reader: ChangeReader, table: OpenTable) -> None:
     assert pull(reader, table, wait_ms=5) == []
 
 
-def test_waiting_pull_wakes_for_the_first_change(reader: ChangeReader, table: LiveTable) -> None:
+def test_waiting_pull_wakes_for_the_first_change(reader: ChangeReader, table: OpenTable) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(pull, reader, table, wait_ms=30_000)
         write(table, [row(1, "a")])
@@ -300,7 +300,7 @@ def test_waiting_pull_wakes_for_the_first_change(reader: ChangeReader, table: Li
     assert brief(page.batch.to_pylist()) == [(0, "+I", 1, "a")]
 
 
-def test_waiting_pull_does_not_hold_writers_back(reader: ChangeReader, rig: LiveTableRig) -> None:
+def test_waiting_pull_does_not_hold_writers_back(reader: ChangeReader, rig: OpenTableRig) -> None:
     wide = rig.create("default.wide", DDL, buckets=2)
     write(wide, [row(i, "a") for i in range(20)])
     ends = {name: (offsets.end, None) for name, offsets in reader.offsets(wide).items()}
@@ -317,7 +317,7 @@ def test_waiting_pull_does_not_hold_writers_back(reader: ChangeReader, rig: Live
 
 
 @pytest.mark.parametrize("how", ["drop", "close"])
-def test_waiting_pull_wakes_when_the_table_goes(reader: ChangeReader, table: LiveTable, how: str) -> None:
+def test_waiting_pull_wakes_when_the_table_goes(reader: ChangeReader, table: OpenTable, how: str) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(pull, reader, table, wait_ms=30_000)
         while not table.committer.published._waiters:  # type: ignore[attr-defined]
@@ -330,7 +330,7 @@ def test_waiting_pull_wakes_when_the_table_goes(reader: ChangeReader, table: Liv
             waiting.result(30)
 
 
-def test_waiting_pull_ends_with_the_wait_also_if_its_partition_goes(reader: ChangeReader, rig: LiveTableRig) -> None:
+def test_waiting_pull_ends_with_the_wait_also_if_its_partition_goes(reader: ChangeReader, rig: OpenTableRig) -> None:
     days = rig.create("default.days", "day STRING, id BIGINT, PRIMARY KEY (day, id)", partitioned_by=["day"])
     write(days, [{"day": "mon", "id": 1}])
     position: Positions = {bucket(days, 0, "day=mon"): (1, None)}
@@ -340,7 +340,7 @@ def test_waiting_pull_ends_with_the_wait_also_if_its_partition_goes(reader: Chan
         assert waiting.result(30) == []
 
 
-def test_dropped_partition_is_read_to_its_end_and_no_further(reader: ChangeReader, rig: LiveTableRig) -> None:
+def test_dropped_partition_is_read_to_its_end_and_no_further(reader: ChangeReader, rig: OpenTableRig) -> None:
     days = rig.create("default.days", "day STRING, id BIGINT, PRIMARY KEY (day, id)", partitioned_by=["day"])
     write(days, [{"day": "mon", "id": number} for number in range(3)])
     name = bucket(days, 0, "day=mon")
@@ -351,7 +351,7 @@ def test_dropped_partition_is_read_to_its_end_and_no_further(reader: ChangeReade
     (page,) = pull(reader, days, {name: (1, None)}, reader_id="r")
     assert page.batch.column("id").to_pylist() == [1, 2]
     assert pull(reader, days, {name: (3, None)}, reader_id="r") == []
-    days.left.remove(partition.partition_id)
+    days.dropped.remove(partition.partition_id)
     assert pull(reader, days, {name: (3, None)}) == []
     with pytest.raises(PartitionNotFoundError, match=r"partition=day=mon bucket=.* offset=1 end=3"):
         pull(reader, days, {name: (1, None)})
@@ -359,7 +359,7 @@ def test_dropped_partition_is_read_to_its_end_and_no_further(reader: ChangeReade
     assert page.batch.column("id").to_pylist() == [9]
 
 
-def test_reader_pins_where_it_stands_for_one_ttl(reader: ChangeReader, rig: LiveTableRig, table: LiveTable) -> None:
+def test_reader_pins_where_it_stands_for_one_ttl(reader: ChangeReader, rig: OpenTableRig, table: OpenTable) -> None:
     fill(table)
     pull(reader, table, {bucket(table): (2, None)}, reader_id="r")
     assert pins(table) == {"reader-r": 2}
@@ -374,7 +374,7 @@ def test_reader_pins_where_it_stands_for_one_ttl(reader: ChangeReader, rig: Live
     assert pins(table) == {}
 
 
-def test_reader_lets_go_of_buckets_it_no_longer_names(reader: ChangeReader, rig: LiveTableRig) -> None:
+def test_reader_lets_go_of_buckets_it_no_longer_names(reader: ChangeReader, rig: OpenTableRig) -> None:
     wide = rig.create("default.wide", DDL, buckets=2)
     pull(reader, wide, reader_id="r")
 
@@ -383,7 +383,7 @@ def test_reader_lets_go_of_buckets_it_no_longer_names(reader: ChangeReader, rig:
     assert (pins(wide, 0), pins(wide, 1)) == ({}, {"reader-r": 0})
 
 
-def test_offsets_tell_base_and_end(reader: ChangeReader, rig: LiveTableRig, table: LiveTable) -> None:
+def test_offsets_tell_base_and_end(reader: ChangeReader, rig: OpenTableRig, table: OpenTable) -> None:
     fill(table)
     rig.compact(table, 3)
 
@@ -391,7 +391,7 @@ def test_offsets_tell_base_and_end(reader: ChangeReader, rig: LiveTableRig, tabl
 
 
 def test_offsets_of_a_time_begin_with_the_first_change_at_or_after_it(
-    reader: ChangeReader, rig: LiveTableRig, table: LiveTable
+    reader: ChangeReader, rig: OpenTableRig, table: OpenTable
 ) -> None:
     start_ms = rig.clock.wall_ms()
     for number in range(4):
@@ -407,7 +407,7 @@ def test_offsets_of_a_time_begin_with_the_first_change_at_or_after_it(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_snapshot_and_the_changes_after_it_give_the_later_snapshot(
-    reader: ChangeReader, rig: LiveTableRig, table: LiveTable, seed: int
+    reader: ChangeReader, rig: OpenTableRig, table: OpenTable, seed: int
 ) -> None:
     print(f"seed={seed}")
     source = random.Random(seed)
@@ -433,7 +433,7 @@ def test_snapshot_and_the_changes_after_it_give_the_later_snapshot(
         assert state == states[offsets.end]
 
 
-def _replay(states: list[dict[int, dict[str, Any]]], reader: ChangeReader, table: LiveTable) -> None:
+def _replay(states: list[dict[int, dict[str, Any]]], reader: ChangeReader, table: OpenTable) -> None:
     """Note the state after each new change."""
     for change in pull_all(reader, table, len(states) - 1):
         if change["_change_type"] == "-U":

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
-from tests.kit.live_table import LiveTableRig, live_tables, write
+from tests.kit.open_table import OpenTableRig, open_tables, write
 
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import BucketFailedError, DiskFullError, SequenceError, UnavailableError
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
 from penstock.model.node.principal import LOCAL
@@ -23,8 +23,8 @@ WRITER = bytes(15) + b"w"
 
 
 @pytest.fixture
-def rig() -> Iterator[LiveTableRig]:
-    with live_tables() as made:
+def rig() -> Iterator[OpenTableRig]:
+    with open_tables() as made:
         yield made
 
 
@@ -32,7 +32,7 @@ def is_segment_sync(operation: DiskOperation) -> bool:
     return operation.kind == "sync" and "segment" in operation.path
 
 
-def rows_of(table: LiveTable) -> dict[int, int]:
+def rows_of(table: OpenTable) -> dict[int, int]:
     found: dict[int, int] = {}
     for view in table.view.values():
         for block in view.scan(view.visible, table.schema.user_columns):
@@ -40,7 +40,7 @@ def rows_of(table: LiveTable) -> dict[int, int]:
     return found
 
 
-def numbered(table: LiveTable, rows: list[dict[str, int]], sequence: int, writer: bytes = WRITER) -> WriteResult:
+def numbered(table: OpenTable, rows: list[dict[str, int]], sequence: int, writer: bytes = WRITER) -> WriteResult:
     batch = table.info.schema.arrow_schema.empty_table().from_pylist(rows, schema=table.info.schema.arrow_schema)
     (only,) = batch.combine_chunks().to_batches()
     info = table.info
@@ -50,7 +50,7 @@ def numbered(table: LiveTable, rows: list[dict[str, int]], sequence: int, writer
     )
 
 
-def held_back(table: LiveTable, pool: ThreadPoolExecutor) -> threading.Event:
+def held_back(table: OpenTable, pool: ThreadPoolExecutor) -> threading.Event:
     """Stop the committer in a step; it goes on when the event is set."""
     inside, go_on = threading.Event(), threading.Event()
 
@@ -63,13 +63,13 @@ def held_back(table: LiveTable, pool: ThreadPoolExecutor) -> threading.Event:
     return go_on
 
 
-def wait_for_queue(table: LiveTable, length: int) -> None:
+def wait_for_queue(table: OpenTable, length: int) -> None:
     ready = threading.Event()
     while len(table.committer._queue) < length:
         ready.wait(0.001)
 
 
-def test_writes_that_wait_share_one_sync(rig: LiveTableRig) -> None:
+def test_writes_that_wait_share_one_sync(rig: OpenTableRig) -> None:
     table = rig.create("default.t", DDL)
     write(table, [{"id": 0, "v": 0}])
     syncs: list[DiskOperation] = []
@@ -91,7 +91,7 @@ def test_writes_that_wait_share_one_sync(rig: LiveTableRig) -> None:
     assert rows_of(table) == {number: number for number in range(17)}
 
 
-def test_a_stale_sequence_fails_its_own_call_only(rig: LiveTableRig) -> None:
+def test_a_stale_sequence_fails_its_own_call_only(rig: OpenTableRig) -> None:
     table = rig.create("default.t", DDL)
     for sequence in range(10):
         numbered(table, [{"id": sequence, "v": 1}], sequence)
@@ -109,7 +109,7 @@ def test_a_stale_sequence_fails_its_own_call_only(rig: LiveTableRig) -> None:
     assert rows_of(table)[50] == 5
 
 
-def test_a_full_disk_writes_nothing_and_the_next_write_goes_on(rig: LiveTableRig) -> None:
+def test_a_full_disk_writes_nothing_and_the_next_write_goes_on(rig: OpenTableRig) -> None:
     table = rig.create("default.t", DDL, buckets=2)
     write(table, [{"id": number, "v": 1} for number in range(8)])
     before = rows_of(table)
@@ -125,7 +125,7 @@ def fails_in(failing: BucketId, *kinds: str) -> Callable[[DiskOperation], bool]:
     return lambda operation: operation.kind in kinds and operation.path.startswith(failing.directory() + "/")
 
 
-def test_a_failed_sync_takes_the_write_back_in_all_buckets_and_a_retry_completes_it(rig: LiveTableRig) -> None:
+def test_a_failed_sync_takes_the_write_back_in_all_buckets_and_a_retry_completes_it(rig: OpenTableRig) -> None:
     table = rig.create("default.t", DDL, buckets=2)
     rows = [{"id": number, "v": 1} for number in range(8)]
     numbered(table, rows, 0)
@@ -145,7 +145,7 @@ def test_a_failed_sync_takes_the_write_back_in_all_buckets_and_a_retry_completes
     assert sum(view.visible for view in table.view.values()) == 16
 
 
-def test_buckets_that_did_not_fail_take_writes_when_the_write_is_taken_back(rig: LiveTableRig) -> None:
+def test_buckets_that_did_not_fail_take_writes_when_the_write_is_taken_back(rig: OpenTableRig) -> None:
     table = rig.create("default.t", DDL, buckets=2)
     write(table, [{"id": number, "v": 1} for number in range(8)])
     failing = BucketId(table.info.table_id, 0, 1)
@@ -159,7 +159,7 @@ def test_buckets_that_did_not_fail_take_writes_when_the_write_is_taken_back(rig:
     assert rows_of(table) == {**dict.fromkeys(range(8), 1), sound: 3}
 
 
-def test_a_table_takes_no_writes_while_a_failed_one_cannot_be_taken_back(rig: LiveTableRig) -> None:
+def test_a_table_takes_no_writes_while_a_failed_one_cannot_be_taken_back(rig: OpenTableRig) -> None:
     table = rig.create("default.t", DDL, buckets=2)
     write(table, [{"id": number, "v": 1} for number in range(8)])
     failing = BucketId(table.info.table_id, 0, 1)
@@ -181,7 +181,7 @@ def test_a_table_takes_no_writes_while_a_failed_one_cannot_be_taken_back(rig: Li
     assert rows_of(table) == {**dict.fromkeys(range(8), 1), sound: 3}
 
 
-def test_a_write_beside_a_failed_one_is_told_to_try_again(rig: LiveTableRig) -> None:
+def test_a_write_beside_a_failed_one_is_told_to_try_again(rig: OpenTableRig) -> None:
     table = rig.create("default.t", DDL, buckets=2)
     write(table, [{"id": number, "v": 1} for number in range(8)])
     failing = BucketId(table.info.table_id, 0, 1)
@@ -202,6 +202,6 @@ def test_a_write_beside_a_failed_one_is_told_to_try_again(rig: LiveTableRig) -> 
     assert rows_of(table) == {**dict.fromkeys(range(8), 1), beside: 3}
 
 
-def upsert_call(table: LiveTable, rows: list[dict[str, int]]) -> WriteCall:
+def upsert_call(table: OpenTable, rows: list[dict[str, int]]) -> WriteCall:
     (batch,) = pa.Table.from_pylist(rows, schema=table.info.schema.arrow_schema).combine_chunks().to_batches()
     return WriteCall(table.info.table_id, table.info.schema_id, Operation.UPSERT, batch)

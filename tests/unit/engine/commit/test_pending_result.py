@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from penstock.engine.commit.pending_result import Answer
+from penstock.engine.commit.pending_result import PendingResult
 
 
 def test_result_waits_for_whoever_works_on_it() -> None:
-    answer: Answer[int] = Answer()
+    answer: PendingResult[int] = PendingResult()
     got: list[int] = []
     waiters = [threading.Thread(target=lambda: got.append(answer.result())) for _ in range(4)]
     for waiter in waiters:
@@ -25,7 +25,7 @@ def test_result_waits_for_whoever_works_on_it() -> None:
 
 
 def test_an_error_is_raised_to_every_asker() -> None:
-    answer: Answer[int] = Answer()
+    answer: PendingResult[int] = PendingResult()
     error = ValueError("no")
     answer.set_exception(error)
 
@@ -37,7 +37,7 @@ def test_an_error_is_raised_to_every_asker() -> None:
 
 
 def test_an_outcome_is_told_once() -> None:
-    answer: Answer[int] = Answer()
+    answer: PendingResult[int] = PendingResult()
     answer.set_result(1)
 
     with pytest.raises(AssertionError):

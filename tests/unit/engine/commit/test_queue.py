@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from penstock.engine.commit.group import QueuedWrite
-from penstock.engine.commit.pending_result import Answer
+from penstock.engine.commit.pending_result import PendingResult
 from penstock.engine.commit.queue import GATHER_BYTES_MAX, Step, WriteQueue
 from penstock.errors import UnavailableError
 
@@ -35,7 +35,7 @@ def a_write(size_bytes: int = 10, writer_id: bytes = bytes(16)) -> QueuedWrite:
 
 
 def a_step() -> Step:
-    return (lambda: None, Answer())
+    return (lambda: None, PendingResult())
 
 
 def after_a_group(queue: WriteQueue, now: Now, callers: int, size_bytes: int = 10) -> None:

@@ -22,7 +22,7 @@ from penstock.codec.stored.framed import frame
 from penstock.codec.stored.lease_record import Hold, LeaseRecord, decode_lease, encode_lease, hold_rows
 from penstock.engine.engine import Engine
 from penstock.engine.home.storage import Storage
-from penstock.engine.leases.store import LeaseBook
+from penstock.engine.leases.store import LeaseStore
 from penstock.engine.metadata.sqlite_store import SqliteMetadataStore
 from penstock.engine.metadata.store import Delete, MemoryMetadataStore, MetadataStore, Put
 from penstock.engine.settings import Settings
@@ -652,9 +652,9 @@ def test_lease_of_a_hundred_thousand_buckets_is_under_a_megabyte_and_a_tenth_of_
 
 def test_lease_book_reads_back_what_it_stored(rig: Rig) -> None:
     rig.lease()
-    book = LeaseBook(rig.metadata, rig.clock)
+    store = LeaseStore(rig.metadata, rig.clock)
 
-    (loaded,) = book.load(rig.engine.leases._holds)
+    (loaded,) = store.load(rig.engine.leases._lease_pins)
 
     assert loaded.lease_id == "job"
     assert len(loaded.holds) == 2

@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.kit.live_table import LiveTableRig, bucket, delete, live_tables, write
+from tests.kit.open_table import OpenTableRig, bucket, delete, open_tables, write
 
 from penstock.engine.lookup import service as lookups
 from penstock.engine.lookup.index_reads import read_index
 from penstock.engine.lookup.service import lookup, prefix_lookup
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import InvalidError, NotLeaderError, SchemaMismatchError, UnavailableError, UnsupportedError
 from penstock.log.settings import LogSettings
 from penstock.model.node.calls import LookupCall, LookupResult
@@ -26,8 +26,8 @@ CITIES = ["Ulm", "Ulma", "Bonn", "", "U\0lm"]
 
 
 @pytest.fixture
-def rig() -> Iterator[LiveTableRig]:
-    with live_tables(LogSettings(block_rows=16)) as made:
+def rig() -> Iterator[OpenTableRig]:
+    with open_tables(LogSettings(block_rows=16)) as made:
         yield made
 
 
@@ -41,7 +41,7 @@ def rig() -> Iterator[LiveTableRig]:
     ],
     ids=["one", "buckets", "by-city", "per-day", "per-city"],
 )
-def table(rig: LiveTableRig, request: pytest.FixtureRequest) -> LiveTable:
+def table(rig: OpenTableRig, request: pytest.FixtureRequest) -> OpenTable:
     return rig.create("default.orders", DDL, **request.param)
 
 
@@ -53,23 +53,23 @@ def everything(note: str) -> list[dict[str, Any]]:
     return [row(city, day, id_, f"{note}-{city}-{day}-{id_}") for city in CITIES for day in (-1, 2) for id_ in range(4)]
 
 
-def fields(table: LiveTable, names: list[str]) -> pa.Schema:
+def fields(table: OpenTable, names: list[str]) -> pa.Schema:
     return pa.schema([table.info.schema.arrow_schema.field(name) for name in names])
 
 
-def ask(table: LiveTable, keys: list[dict[str, Any]], **call: Any) -> LookupResult:
+def ask(table: OpenTable, keys: list[dict[str, Any]], **call: Any) -> LookupResult:
     batch = pa.RecordBatch.from_pylist(keys, schema=fields(table, ["city", "day", "id"]))
     return lookup(table, LookupCall(table.info.table_id, table.info.schema_id, batch, **call))
 
 
-def ask_prefix(table: LiveTable, prefix: dict[str, Any], **call: Any) -> LookupResult:
+def ask_prefix(table: OpenTable, prefix: dict[str, Any], **call: Any) -> LookupResult:
     batch = pa.RecordBatch.from_pylist([prefix], schema=fields(table, list(prefix)))
     return prefix_lookup(table, LookupCall(table.info.table_id, table.info.schema_id, batch, **call))
 
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_rows_come_in_the_order_asked_with_nulls_where_there_is_none(
-    rig: LiveTableRig, table: LiveTable, sealed: bool
+    rig: OpenTableRig, table: OpenTable, sealed: bool
 ) -> None:
     write(table, everything("old"))
     if sealed:
@@ -87,7 +87,7 @@ def test_rows_come_in_the_order_asked_with_nulls_where_there_is_none(
     ]
 
 
-def test_single_key_is_found_or_not(rig: LiveTableRig, table: LiveTable) -> None:
+def test_single_key_is_found_or_not(rig: OpenTableRig, table: OpenTable) -> None:
     write(table, everything("a"))
     rig.seal(table)
 
@@ -97,7 +97,7 @@ def test_single_key_is_found_or_not(rig: LiveTableRig, table: LiveTable) -> None
     assert absent.batch.to_pylist() == [{**row("Rome", 2, 2), "_found": False}]
 
 
-def test_answer_carries_the_offsets_it_reflects(table: LiveTable) -> None:
+def test_answer_carries_the_offsets_it_reflects(table: OpenTable) -> None:
     write(table, everything("a"))
 
     result = ask(table, everything("a"))
@@ -106,7 +106,7 @@ def test_answer_carries_the_offsets_it_reflects(table: LiveTable) -> None:
     assert result.offsets == {name: end for name, end in ends.items() if end}
 
 
-def test_absent_partition_is_not_found_and_not_made(rig: LiveTableRig) -> None:
+def test_absent_partition_is_not_found_and_not_made(rig: OpenTableRig) -> None:
     days = rig.create("default.days", DDL, partitioned_by=["day"])
     write(days, [row("Ulm", 1, 1, "a")])
 
@@ -117,11 +117,11 @@ def test_absent_partition_is_not_found_and_not_made(rig: LiveTableRig) -> None:
     assert ask(days, [row("Ulm", 7, 1)]).batch.column("_found").to_pylist() == [False]
 
 
-def drop_once(rig: LiveTableRig, table: LiveTable, day: int) -> None:
+def drop_once(rig: OpenTableRig, table: OpenTable, day: int) -> None:
     """Drop a partition with its files, unless it is dropped."""
     partition = table.drop_partition({"day": day}, if_exists=True)
     if partition is not None:
-        table.left.remove(partition.partition_id)
+        table.dropped.remove(partition.partition_id)
         rig.storage.remove_partition(table.info.table_id, partition.partition_id, table.info.buckets)
 
 
@@ -129,7 +129,7 @@ def drop_once(rig: LiveTableRig, table: LiveTable, day: int) -> None:
 @pytest.mark.parametrize("after", [False, True], ids=["before-the-index-is-read", "after-the-index-is-read"])
 @pytest.mark.parametrize("days", [[2], [1, 2, 3], None], ids=["one", "several", "prefix"])
 def test_keys_of_a_partition_that_goes_meanwhile_are_not_found(
-    rig: LiveTableRig, monkeypatch: pytest.MonkeyPatch, days: list[int] | None, after: bool, sealed: bool
+    rig: OpenTableRig, monkeypatch: pytest.MonkeyPatch, days: list[int] | None, after: bool, sealed: bool
 ) -> None:
     table = rig.create("default.days", DDL, partitioned_by=["day"])
     write(table, [row("Ulm", day, 1, "a") for day in (1, 2, 3)])
@@ -157,7 +157,7 @@ def test_keys_of_a_partition_that_goes_meanwhile_are_not_found(
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_projection_gives_the_columns_asked_for(table: LiveTable, count: int) -> None:
+def test_projection_gives_the_columns_asked_for(table: OpenTable, count: int) -> None:
     write(table, everything("a"))
     keys = everything("a")[:count]
 
@@ -167,7 +167,7 @@ def test_projection_gives_the_columns_asked_for(table: LiveTable, count: int) ->
     assert only_keys.batch.to_pylist() == [{"id": key["id"], "city": key["city"], "_found": True} for key in keys]
 
 
-def test_reader_sees_the_schema_it_knows(rig: LiveTableRig, table: LiveTable) -> None:
+def test_reader_sees_the_schema_it_knows(rig: OpenTableRig, table: OpenTable) -> None:
     write(table, everything("a"))
     rig.add_column(table, "more", pa.int64())
     keys = pa.RecordBatch.from_pylist([row("Ulm", 2, 1)], schema=fields(table, ["city", "day", "id"]))
@@ -191,12 +191,12 @@ def wrong_keys() -> dict[str, pa.RecordBatch]:
 
 
 @pytest.mark.parametrize("kind", wrong_keys())
-def test_keys_that_do_not_fit_are_refused(table: LiveTable, kind: str) -> None:
+def test_keys_that_do_not_fit_are_refused(table: OpenTable, kind: str) -> None:
     with pytest.raises(SchemaMismatchError):
         lookup(table, LookupCall(table.info.table_id, 0, wrong_keys()[kind]))
 
 
-def test_invalid_arrow_data_is_refused(table: LiveTable) -> None:
+def test_invalid_arrow_data_is_refused(table: OpenTable) -> None:
     bad = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
     keys = pa.record_batch({"city": bad, "day": pa.array([1], pa.int32()), "id": pa.array([1], pa.int64())})
 
@@ -204,12 +204,12 @@ def test_invalid_arrow_data_is_refused(table: LiveTable) -> None:
         lookup(table, LookupCall(table.info.table_id, 0, keys))
 
 
-def test_unknown_column_is_refused(table: LiveTable) -> None:
+def test_unknown_column_is_refused(table: OpenTable) -> None:
     with pytest.raises(InvalidError):
         ask(table, [row("Ulm", 1, 1)], columns=("nothing",))
 
 
-def test_log_table_has_no_key_to_look_up(rig: LiveTableRig) -> None:
+def test_log_table_has_no_key_to_look_up(rig: OpenTableRig) -> None:
     log = rig.create("default.clicks", "id BIGINT")
     call = LookupCall(log.info.table_id, 0, pa.record_batch({"id": pa.array([1], pa.int64())}))
 
@@ -218,7 +218,7 @@ def test_log_table_has_no_key_to_look_up(rig: LiveTableRig) -> None:
             look(log, call)
 
 
-def test_bucket_not_led_here_is_refused(rig: LiveTableRig) -> None:
+def test_bucket_not_led_here_is_refused(rig: OpenTableRig) -> None:
     one = rig.create("default.one", DDL)
     write(one, everything("a"))
     one.step_down(one.bucket_id(bucket(one)))
@@ -230,7 +230,7 @@ def test_bucket_not_led_here_is_refused(rig: LiveTableRig) -> None:
 
 
 @pytest.mark.parametrize("keys", [1, 2])
-def test_disk_that_refuses_is_unavailable(rig: LiveTableRig, keys: int) -> None:
+def test_disk_that_refuses_is_unavailable(rig: OpenTableRig, keys: int) -> None:
     one = rig.create("default.one", DDL)
     write(one, everything("a"))
     rig.seal(one)
@@ -256,7 +256,7 @@ def test_disk_that_refuses_is_unavailable(rig: LiveTableRig, keys: int) -> None:
     ],
     ids=str,
 )
-def test_prefix_finds_the_live_rows_that_begin_so_in_key_order(table: LiveTable, prefix: dict[str, Any]) -> None:
+def test_prefix_finds_the_live_rows_that_begin_so_in_key_order(table: OpenTable, prefix: dict[str, Any]) -> None:
     rows = everything("a")
     random.Random(5).shuffle(rows)
     write(table, rows)
@@ -270,7 +270,7 @@ def test_prefix_finds_the_live_rows_that_begin_so_in_key_order(table: LiveTable,
     assert result.batch.schema == table.info.schema.arrow_schema or "id" in prefix
 
 
-def test_prefix_looks_only_where_its_rows_can_be(rig: LiveTableRig) -> None:
+def test_prefix_looks_only_where_its_rows_can_be(rig: OpenTableRig) -> None:
     by_city = rig.create("default.by_city", DDL, buckets=4, bucket_key=["city"])
     per_day = rig.create("default.per_day", DDL, partitioned_by=["day"])
     for one in (by_city, per_day):
@@ -282,7 +282,7 @@ def test_prefix_looks_only_where_its_rows_can_be(rig: LiveTableRig) -> None:
     assert ask_prefix(per_day, {"city": "Ulm", "day": 7}).offsets == {}
 
 
-def test_prefix_takes_a_projection(table: LiveTable) -> None:
+def test_prefix_takes_a_projection(table: OpenTable) -> None:
     write(table, everything("a"))
 
     result = ask_prefix(table, {"city": "Bonn", "day": 2}, columns=("note",))
@@ -290,7 +290,7 @@ def test_prefix_takes_a_projection(table: LiveTable) -> None:
     assert result.batch.to_pylist() == [{"note": f"a-Bonn-2-{id_}"} for id_ in range(4)]
 
 
-def test_prefix_is_one_row_of_the_first_key_columns(table: LiveTable) -> None:
+def test_prefix_is_one_row_of_the_first_key_columns(table: OpenTable) -> None:
     two = pa.record_batch({"city": ["Ulm", "Bonn"]})
     second = pa.record_batch({"day": pa.array([1], pa.int32())})
 
@@ -300,7 +300,7 @@ def test_prefix_is_one_row_of_the_first_key_columns(table: LiveTable) -> None:
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["few", "many"])
-def test_lookups_never_see_part_of_a_write(rig: LiveTableRig, many: bool) -> None:
+def test_lookups_never_see_part_of_a_write(rig: OpenTableRig, many: bool) -> None:
     """A write gives all keys one value; whoever looks sees one value, whatever is written meanwhile."""
     table = rig.create("default.orders", DDL, buckets=2)
     keys = [row("Ulm", day, id_) for day in range(2) for id_ in range(750 if many else 50)]

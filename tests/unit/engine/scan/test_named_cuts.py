@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.kit.live_table import LiveTableRig, bucket, live_tables, pins, write
+from tests.kit.open_table import OpenTableRig, bucket, open_tables, pins, write
 
 from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.scan.named_cuts import PREFIX, NamedCuts
@@ -16,8 +16,8 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def rig() -> Iterator[LiveTableRig]:
-    with live_tables() as made:
+def rig() -> Iterator[OpenTableRig]:
+    with open_tables() as made:
         yield made
 
 
@@ -25,7 +25,7 @@ def rows(start: int, end: int) -> list[dict[str, object]]:
     return [{"id": number} for number in range(start, end)]
 
 
-def test_everybody_gets_the_cut_that_the_first_to_ask_fixed(rig: LiveTableRig) -> None:
+def test_everybody_gets_the_cut_that_the_first_to_ask_fixed(rig: OpenTableRig) -> None:
     table = rig.create("default.t", "id BIGINT, PRIMARY KEY (id)")
     cuts = NamedCuts(MemoryMetadataStore(), rig.clock)
     write(table, rows(0, 10))
@@ -38,7 +38,7 @@ def test_everybody_gets_the_cut_that_the_first_to_ask_fixed(rig: LiveTableRig) -
     assert first.offsets == {bucket(table): 10}
 
 
-def test_cut_is_pinned_until_nobody_used_it_for_its_time(rig: LiveTableRig) -> None:
+def test_cut_is_pinned_until_nobody_used_it_for_its_time(rig: OpenTableRig) -> None:
     table = rig.create("default.t", "id BIGINT, PRIMARY KEY (id)")
     metadata = MemoryMetadataStore()
     cuts = NamedCuts(metadata, rig.clock)
@@ -59,7 +59,7 @@ def test_cut_is_pinned_until_nobody_used_it_for_its_time(rig: LiveTableRig) -> N
     assert metadata.list(PREFIX) == []
 
 
-def test_cut_keeps_its_offsets_over_a_restart(rig: LiveTableRig) -> None:
+def test_cut_keeps_its_offsets_over_a_restart(rig: OpenTableRig) -> None:
     table = rig.create("default.t", "id BIGINT, PRIMARY KEY (id)")
     metadata = MemoryMetadataStore()
     write(table, rows(0, 10))
@@ -75,7 +75,7 @@ def test_cut_keeps_its_offsets_over_a_restart(rig: LiveTableRig) -> None:
 
 
 @pytest.mark.parametrize(("name", "ttl_ms"), [("", 1), ("a\nb", 1), ("x" * 500, 1), ("job", 0), ("job", 10**12)])
-def test_names_and_times_out_of_range_are_refused(rig: LiveTableRig, name: str, ttl_ms: int) -> None:
+def test_names_and_times_out_of_range_are_refused(rig: OpenTableRig, name: str, ttl_ms: int) -> None:
     table = rig.create("default.t", "id BIGINT, PRIMARY KEY (id)")
 
     with pytest.raises(InvalidError):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from tests.kit.live_table import LiveTableRig, bucket, live_tables, write
+from tests.kit.open_table import OpenTableRig, bucket, open_tables, write
 from tests.kit.scan_service import scan_service
 
 from penstock.engine.scan.cuts import Cuts
@@ -27,7 +27,7 @@ PAGE = 500
 class Node:
     """Scan sessions that read ahead, over one table of four hundred rows."""
 
-    def __init__(self, rig: LiveTableRig) -> None:
+    def __init__(self, rig: OpenTableRig) -> None:
         self.rig = rig
         self.scanners = scan_service(rig, rig.settings, Metrics(), Cuts(rig.settings, rig.clock))
         self.table = rig.create("default.orders", "id BIGINT, note STRING, PRIMARY KEY (id)")
@@ -67,7 +67,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    with live_tables(LogSettings(block_rows=16)) as rig:
+    with open_tables(LogSettings(block_rows=16)) as rig:
         made = Node(rig)
         yield made
         made.scanners.close_all()
@@ -168,7 +168,7 @@ def test_after_the_end_nothing_is_read() -> None:
 
 
 def test_several_buckets_are_opened_up_to_the_first_with_more_than_a_page() -> None:
-    with live_tables() as rig:
+    with open_tables() as rig:
         settings = replace(Settings(), page_bytes=4_096)
         node = scan_service(rig, settings, Metrics(), Cuts(settings, rig.clock))
         table = rig.create("default.orders", "id BIGINT, note STRING, PRIMARY KEY (id)")

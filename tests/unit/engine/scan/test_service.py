@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.kit.live_table import LiveTableRig, bucket, delete, live_tables, pins, write
+from tests.kit.open_table import OpenTableRig, bucket, delete, open_tables, pins, write
 from tests.kit.scan_service import scan_service
 
 from penstock.engine.metadata.store import MemoryMetadataStore
@@ -19,7 +19,7 @@ from penstock.engine.scan import page_reader
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.resume_token import ResumeToken
 from penstock.engine.settings import PAGE_BYTES_MAX, Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import (
     InvalidError,
     InvalidScanRequestError,
@@ -50,7 +50,7 @@ PAGE = 400
 class Node:
     """Scan sessions over one table of a hundred rows."""
 
-    def __init__(self, rig: LiveTableRig, settings: Settings | None = None) -> None:
+    def __init__(self, rig: OpenTableRig, settings: Settings | None = None) -> None:
         self.rig = rig
         self.settings = settings or rig.settings
         self.metrics = Metrics()
@@ -91,13 +91,13 @@ class Node:
 
 
 @pytest.fixture
-def rig() -> Iterator[LiveTableRig]:
-    with live_tables(LogSettings(block_rows=16, cache_bytes_max=0)) as made:
+def rig() -> Iterator[OpenTableRig]:
+    with open_tables(LogSettings(block_rows=16, cache_bytes_max=0)) as made:
         yield made
 
 
 @pytest.fixture
-def node(rig: LiveTableRig) -> Node:
+def node(rig: OpenTableRig) -> Node:
     return Node(rig)
 
 
@@ -116,12 +116,12 @@ def id_of(page: Page) -> str:
 class Pause:
     """Holds the first read of the disk until told to go on."""
 
-    def __init__(self, rig: LiveTableRig) -> None:
+    def __init__(self, rig: OpenTableRig) -> None:
         self.reached = threading.Event()
         self.go = threading.Event()
-        rig.disk.fail_reads_when(self._holds, errno.EIO)
+        rig.disk.fail_reads_when(self._lease_pins, errno.EIO)
 
-    def _holds(self, _: DiskOperation) -> bool:
+    def _lease_pins(self, _: DiskOperation) -> bool:
         if not self.reached.is_set():
             self.reached.set()
             assert self.go.wait(30)
@@ -518,7 +518,7 @@ def test_sessions_are_limited_per_bucket_and_the_error_is_retriable(node: Node) 
     assert node.open().has_more
 
 
-def test_sessions_are_limited_per_server(rig: LiveTableRig) -> None:
+def test_sessions_are_limited_per_server(rig: OpenTableRig) -> None:
     node = Node(rig, Settings(scanners_per_server_max=3))
     other = rig.create("default.other", "id BIGINT, PRIMARY KEY (id)")
     write(other, [{"id": i} for i in range(100)])
@@ -641,9 +641,9 @@ def test_token_of_another_node_is_refused(node: Node, change: str) -> None:
         node.scanners.open(node.scanners.read_token(foreign.encode()))
 
 
-def test_token_of_a_dropped_partition_is_refused(rig: LiveTableRig) -> None:
+def test_token_of_a_dropped_partition_is_refused(rig: OpenTableRig) -> None:
     node = Node(rig)
-    table: LiveTable = rig.create(
+    table: OpenTable = rig.create(
         "default.days", "day STRING, id BIGINT, PRIMARY KEY (day, id)", partitioned_by=["day"]
     )
     write(table, [{"day": "mon", "id": i} for i in range(10)])

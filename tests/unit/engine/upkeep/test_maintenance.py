@@ -11,7 +11,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.home.storage import Storage
 from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.settings import Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import OffsetOutOfRangeError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.log.settings import LogSettings
@@ -190,14 +190,14 @@ def days(node: Node) -> tuple[TableInfo, WriteCall]:
 def test_write_is_told_also_if_its_partition_is_dropped_right_after(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node()
     info, call = days(node)
-    write = LiveTable.write
+    write = OpenTable.write
 
-    def write_and_drop(table: LiveTable, given: WriteCall, principal: str) -> WriteResult:
+    def write_and_drop(table: OpenTable, given: WriteCall, principal: str) -> WriteResult:
         result = write(table, given, principal)
         node.engine.catalog.drop_partition(info.table_id, {"day": "mon"})
         return result
 
-    monkeypatch.setattr(LiveTable, "write", write_and_drop)
+    monkeypatch.setattr(OpenTable, "write", write_and_drop)
 
     assert node.engine.tables.write(call).rows == 1
     assert node.engine.catalog.list_partitions(info.table_id) == []

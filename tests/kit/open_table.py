@@ -14,7 +14,7 @@ from penstock.engine.commit.sync_pool import SyncPool
 from penstock.engine.home.storage import Storage
 from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.settings import Settings
-from penstock.engine.table.open_table import LiveTable
+from penstock.engine.table.open_table import OpenTable
 from penstock.errors import ClosedError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.log.settings import LogSettings
@@ -30,7 +30,7 @@ from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock
 
 
-class LiveTableRig:
+class OpenTableRig:
     """A disk, an index, a catalog and a clock in memory, and tables open on them."""
 
     def __init__(self, disk: FaultyDisk | None = None, log_settings: LogSettings | None = None) -> None:
@@ -42,16 +42,16 @@ class LiveTableRig:
         self.storage = Storage(self.disk, MemoryKeyIndex(), self.settings, log_settings)
         self._terms = Terms(self.metadata)
         self._syncs = SyncPool()
-        self._tables: dict[int, LiveTable] = {}
+        self._tables: dict[int, OpenTable] = {}
 
-    def create(self, path: str, schema: Schema | str | pa.Schema, **options: Any) -> LiveTable:
+    def create(self, path: str, schema: Schema | str | pa.Schema, **options: Any) -> OpenTable:
         """Create a table, as `create_table` does, and open it."""
         return self.table(self.catalog.create_table(path, make_spec(schema, **options), creator=LOCAL).table_id)
 
-    def table(self, table_id: int) -> LiveTable:
+    def table(self, table_id: int) -> OpenTable:
         """Return a table, opened if it was not."""
         if table_id not in self._tables:
-            self._tables[table_id] = LiveTable(
+            self._tables[table_id] = OpenTable(
                 self.catalog.table_by_id(table_id),
                 self.catalog,
                 self.storage.open_tablets,
@@ -61,16 +61,16 @@ class LiveTableRig:
             )
         return self._tables[table_id]
 
-    def add_column(self, table: LiveTable, name: str, kind: pa.DataType) -> None:
+    def add_column(self, table: OpenTable, name: str, kind: pa.DataType) -> None:
         """Add a column."""
         table.set_info(self.catalog.add_column(table.info.table_id, name, kind, None))
 
-    def seal(self, table: LiveTable) -> None:
+    def seal(self, table: OpenTable) -> None:
         """Move all rows of a table into data files."""
         for tablet in table.committer.tablets.values():
             seal(tablet, active_too=True)
 
-    def compact(self, table: LiveTable, target: int) -> None:
+    def compact(self, table: OpenTable, target: int) -> None:
         """Seal, checkpoint and compact every bucket: its base goes as far towards `target` as pins allow."""
         self.seal(table)
         for tablet in table.committer.tablets.values():
@@ -86,9 +86,9 @@ class LiveTableRig:
 
 
 @contextmanager
-def live_tables(log_settings: LogSettings | None = None) -> Iterator[LiveTableRig]:
+def open_tables(log_settings: LogSettings | None = None) -> Iterator[OpenTableRig]:
     """Give a rig, and close it."""
-    rig = LiveTableRig(log_settings=log_settings)
+    rig = OpenTableRig(log_settings=log_settings)
     try:
         yield rig
     finally:
@@ -96,7 +96,7 @@ def live_tables(log_settings: LogSettings | None = None) -> Iterator[LiveTableRi
 
 
 def write(
-    table: LiveTable, rows: Sequence[dict[str, Any]], operation: Operation | None = None, **call: Any
+    table: OpenTable, rows: Sequence[dict[str, Any]], operation: Operation | None = None, **call: Any
 ) -> WriteResult:
     """Write rows: upsert on a table with a key, append on a log table, unless told otherwise."""
     names = table.info.primary_key if operation is Operation.DELETE else table.info.schema.names
@@ -105,7 +105,7 @@ def write(
 
 
 def write_batch(
-    table: LiveTable, batch: pa.RecordBatch, operation: Operation | None = None, **call: Any
+    table: OpenTable, batch: pa.RecordBatch, operation: Operation | None = None, **call: Any
 ) -> WriteResult:
     """Write a batch with the table's columns."""
     info = table.info
@@ -113,17 +113,17 @@ def write_batch(
     return table.write(WriteCall(info.table_id, info.schema_id, kind, batch, **call), principal=LOCAL)
 
 
-def delete(table: LiveTable, keys: Sequence[dict[str, Any]]) -> WriteResult:
+def delete(table: OpenTable, keys: Sequence[dict[str, Any]]) -> WriteResult:
     """Delete rows by key."""
     return write(table, keys, Operation.DELETE)
 
 
-def bucket(table: LiveTable, number: int = 0, partition: str | None = None) -> TableBucket:
+def bucket(table: OpenTable, number: int = 0, partition: str | None = None) -> TableBucket:
     """Return a bucket's name."""
     return TableBucket(table.info.path, partition, number)
 
 
-def pins(table: LiveTable, number: int = 0, partition: str | None = None) -> dict[str, int]:
+def pins(table: OpenTable, number: int = 0, partition: str | None = None) -> dict[str, int]:
     """Return the pins of a bucket."""
     tablet = table.committer.tablets[table.bucket_id(bucket(table, number, partition))]
     return {str(holder): offset for holder, offset in tablet.pins.snapshot().items()}
