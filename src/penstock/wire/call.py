@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.errors import InvalidError
 from penstock.model.node.node import Node
 from penstock.wire.body import BodyLimits, check_attached, read_body
+from penstock.wire.call_tables import TablesOf
 from penstock.wire.fault import read_fault
 from penstock.wire.field import Field, read_named
 from penstock.wire.frame import FRAME_BYTES_MAX, Draft, Frame, FrameKind, check_travels, decode_frame
@@ -25,7 +26,7 @@ REPLY_LIMITS = BodyLimits(bytes_max=FRAME_BYTES_MAX, rows_max=1 << 31)
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
-    """One call of `penstock.model.node.node.Node`: the field of each argument, and of what it returns.
+    """One call of `penstock.model.node.node.Node`: its tables, the field of each argument, and of what it returns.
 
     Its name on the wire is older than the facets, and stays.
     """
@@ -33,6 +34,8 @@ class Call(Generic[R]):
     name: str
     target: str
     """The facet of a node, and its method: `scan.open`."""
+    tables: TablesOf
+    """The tables that the call is on, told from its arguments."""
     result: Field[R]
     arguments: Mapping[str, Field[Any]] = field(default_factory=dict)
     once: bool = False

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from penstock.model.schema.aggregate import AggFunction
 from penstock.wire.call import Call
+from penstock.wire.call_tables import BY_ID, BY_PATH, OF_CALL, OF_CALLS, OF_LEASE, OF_OWNER, ON_NO_TABLE
 from penstock.wire.field import BOOL, BUCKET, BYTES, INT, NOTHING, TEXT, VALUE, choice, listed, maybe, tupled
 from penstock.wire.lease_records import ACQUIRE_LEASE, LEASE_INFO, LEASE_TIME, SNAPSHOTS
 from penstock.wire.owner_records import (
@@ -37,45 +38,56 @@ from penstock.wire.records import (
     WRITE_RESULT,
 )
 
-DATABASE_ID: Final = Call("database_id", "catalog.database_id", TEXT)
+DATABASE_ID: Final = Call("database_id", "catalog.database_id", ON_NO_TABLE, TEXT)
 CHECK_ORIGIN: Final = Call(
     "check_origin",
     "catalog.check_origin",
+    BY_ID,
     NOTHING,
     {"database": TEXT, "table_id": INT, "offsets": OFFSET_BY_BUCKET, "births": maybe(INT)},
 )
 
 CREATE_DATABASE: Final = Call(
-    "create_database", "catalog.create_database", NOTHING, {"name": TEXT, "if_not_exists": BOOL}, once=True
+    "create_database", "catalog.create_database", ON_NO_TABLE, NOTHING, {"name": TEXT, "if_not_exists": BOOL}, once=True
 )
-LIST_DATABASES: Final = Call("list_databases", "catalog.list_databases", listed(TEXT))
+LIST_DATABASES: Final = Call("list_databases", "catalog.list_databases", ON_NO_TABLE, listed(TEXT))
 DROP_DATABASE: Final = Call(
-    "drop_database", "catalog.drop_database", NOTHING, {"name": TEXT, "cascade": BOOL, "if_exists": BOOL}, once=True
+    "drop_database",
+    "catalog.drop_database",
+    ON_NO_TABLE,
+    NOTHING,
+    {"name": TEXT, "cascade": BOOL, "if_exists": BOOL},
+    once=True,
 )
 
 CREATE_TABLE: Final = Call(
     "create_table",
     "catalog.create_table",
+    BY_PATH,
     TABLE_INFO,
     {"path": TEXT, "spec": TABLE_SPEC, "if_not_exists": BOOL},
     once=True,
 )
-TABLE: Final = Call("table", "catalog.table", TABLE_INFO, {"path": TEXT})
-TABLE_BY_ID: Final = Call("table_by_id", "catalog.table_by_id", TABLE_INFO, {"table_id": INT})
-LIST_TABLES: Final = Call("list_tables", "catalog.list_tables", listed(TEXT), {"database": TEXT})
-DROP_TABLE: Final = Call("drop_table", "catalog.drop_table", NOTHING, {"path": TEXT, "if_exists": BOOL}, once=True)
+TABLE: Final = Call("table", "catalog.table", BY_PATH, TABLE_INFO, {"path": TEXT})
+TABLE_BY_ID: Final = Call("table_by_id", "catalog.table_by_id", BY_ID, TABLE_INFO, {"table_id": INT})
+LIST_TABLES: Final = Call("list_tables", "catalog.list_tables", ON_NO_TABLE, listed(TEXT), {"database": TEXT})
+DROP_TABLE: Final = Call(
+    "drop_table", "catalog.drop_table", BY_PATH, NOTHING, {"path": TEXT, "if_exists": BOOL}, once=True
+)
 ADD_COLUMN: Final = Call(
     "add_column",
     "catalog.add_column",
+    BY_ID,
     TABLE_INFO,
     {"table_id": INT, "name": TEXT, "type": TYPE, "agg": maybe(choice(AggFunction))},
     once=True,
 )
 
-LIST_PARTITIONS: Final = Call("list_partitions", "catalog.list_partitions", listed(TEXT), {"table_id": INT})
+LIST_PARTITIONS: Final = Call("list_partitions", "catalog.list_partitions", BY_ID, listed(TEXT), {"table_id": INT})
 CREATE_PARTITION: Final = Call(
     "create_partition",
     "catalog.create_partition",
+    BY_ID,
     TEXT,
     {"table_id": INT, "values": VALUE, "if_not_exists": BOOL},
     once=True,
@@ -83,80 +95,87 @@ CREATE_PARTITION: Final = Call(
 DROP_PARTITION: Final = Call(
     "drop_partition",
     "catalog.drop_partition",
+    BY_ID,
     NOTHING,
     {"table_id": INT, "values": VALUE, "if_exists": BOOL},
     once=True,
 )
-BUCKETS: Final = Call("buckets", "catalog.buckets", listed(BUCKET), {"table_id": INT})
+BUCKETS: Final = Call("buckets", "catalog.buckets", BY_ID, listed(BUCKET), {"table_id": INT})
 
-WRITE: Final = Call("write", "tables.write", WRITE_RESULT, {"call": WRITE_CALL})
+WRITE: Final = Call("write", "tables.write", OF_CALL, WRITE_RESULT, {"call": WRITE_CALL})
 DELETE_WHERE: Final = Call(
     "delete_where",
     "tables.delete_where",
+    BY_ID,
     WRITE_RESULT,
     {"table_id": INT, "filter": BYTES, "writer_id": BYTES, "sequence": INT},
 )
-TRUNCATE: Final = Call("truncate", "tables.truncate", WRITE_RESULT, {"table_id": INT}, once=True)
+TRUNCATE: Final = Call("truncate", "tables.truncate", BY_ID, WRITE_RESULT, {"table_id": INT}, once=True)
 
 OPEN_CUT: Final = Call(
     "open_cut",
     "scan.open_cut",
+    BY_ID,
     CUT,
     {"table_id": INT, "as_of": maybe(OFFSET_BY_BUCKET), "buckets": maybe(listed(BUCKET))},
 )
-RELEASE_CUT: Final = Call("release_cut", "scan.release_cut", NOTHING, {"cut_id": TEXT})
-NAMED_CUT: Final = Call("named_cut", "scan.named_cut", CUT, {"table_id": INT, "name": TEXT, "ttl_ms": INT})
-OPEN_SCANNER: Final = Call("open_scanner", "scan.open", PAGE, {"call": OPEN_SCAN})
-OPEN_SCANNERS: Final = Call("open_scanners", "scan.open_some", listed(PAGE), {"calls": tupled(OPEN_SCAN)})
-NEXT_PAGE: Final = Call("next_page", "scan.next_page", PAGE, {"scanner_id": TEXT, "call_seq_id": INT})
-CLOSE_SCANNER: Final = Call("close_scanner", "scan.close", NOTHING, {"scanner_id": TEXT})
-READ_TOKEN: Final = Call("read_token", "scan.read_token", OPEN_SCAN, {"token": BYTES})
-LIST_SCANNERS: Final = Call("list_scanners", "scan.list", listed(SCANNER_INFO))
-KILL_SCANNER: Final = Call("kill_scanner", "scan.kill", NOTHING, {"scanner_id": TEXT}, once=True)
+RELEASE_CUT: Final = Call("release_cut", "scan.release_cut", ON_NO_TABLE, NOTHING, {"cut_id": TEXT})
+NAMED_CUT: Final = Call("named_cut", "scan.named_cut", BY_ID, CUT, {"table_id": INT, "name": TEXT, "ttl_ms": INT})
+OPEN_SCANNER: Final = Call("open_scanner", "scan.open", OF_CALL, PAGE, {"call": OPEN_SCAN})
+OPEN_SCANNERS: Final = Call("open_scanners", "scan.open_some", OF_CALLS, listed(PAGE), {"calls": tupled(OPEN_SCAN)})
+NEXT_PAGE: Final = Call("next_page", "scan.next_page", ON_NO_TABLE, PAGE, {"scanner_id": TEXT, "call_seq_id": INT})
+CLOSE_SCANNER: Final = Call("close_scanner", "scan.close", ON_NO_TABLE, NOTHING, {"scanner_id": TEXT})
+READ_TOKEN: Final = Call("read_token", "scan.read_token", ON_NO_TABLE, OPEN_SCAN, {"token": BYTES})
+LIST_SCANNERS: Final = Call("list_scanners", "scan.list", ON_NO_TABLE, listed(SCANNER_INFO))
+KILL_SCANNER: Final = Call("kill_scanner", "scan.kill", ON_NO_TABLE, NOTHING, {"scanner_id": TEXT}, once=True)
 
 OFFSETS: Final = Call(
     "offsets",
     "changes.offsets",
+    BY_ID,
     OFFSETS_BY_BUCKET,
     {"table_id": INT, "timestamp_ms": maybe(INT), "lease_id": maybe(TEXT)},
 )
-LOG_STATE: Final = Call("log_state", "changes.log_state", TABLE_LOGS, {"table_id": INT, "since": INT})
-PULL: Final = Call("pull_changes", "changes.pull", listed(CHANGE_PAGE), {"call": PULL_CHANGES})
-LOOKUP: Final = Call("lookup", "lookup.rows", LOOKUP_RESULT, {"call": LOOKUP_CALL})
-PREFIX_LOOKUP: Final = Call("prefix_lookup", "lookup.prefix", LOOKUP_RESULT, {"call": LOOKUP_CALL})
-STATS: Final = Call("stats", "tables.stats", TABLE_STATS, {"table_id": INT})
+LOG_STATE: Final = Call("log_state", "changes.log_state", BY_ID, TABLE_LOGS, {"table_id": INT, "since": INT})
+PULL: Final = Call("pull_changes", "changes.pull", OF_CALL, listed(CHANGE_PAGE), {"call": PULL_CHANGES})
+LOOKUP: Final = Call("lookup", "lookup.rows", OF_CALL, LOOKUP_RESULT, {"call": LOOKUP_CALL})
+PREFIX_LOOKUP: Final = Call("prefix_lookup", "lookup.prefix", OF_CALL, LOOKUP_RESULT, {"call": LOOKUP_CALL})
+STATS: Final = Call("stats", "tables.stats", BY_ID, TABLE_STATS, {"table_id": INT})
 
-CREATE_SNAPSHOT: Final = Call("create_snapshot", "leases.create_snapshot", SNAPSHOTS, {"table_id": INT})
-LIST_SNAPSHOTS: Final = Call("list_snapshots", "leases.list_snapshots", SNAPSHOTS, {"table_id": INT})
-ACQUIRE: Final = Call("acquire_lease", "leases.acquire", LEASE_INFO, {"call": ACQUIRE_LEASE})
-RENEW_LEASE: Final = Call("renew_lease", "leases.renew", LEASE_TIME, {"lease_id": TEXT, "duration_ms": maybe(INT)})
+CREATE_SNAPSHOT: Final = Call("create_snapshot", "leases.create_snapshot", BY_ID, SNAPSHOTS, {"table_id": INT})
+LIST_SNAPSHOTS: Final = Call("list_snapshots", "leases.list_snapshots", BY_ID, SNAPSHOTS, {"table_id": INT})
+ACQUIRE: Final = Call("acquire_lease", "leases.acquire", OF_LEASE, LEASE_INFO, {"call": ACQUIRE_LEASE})
+RENEW_LEASE: Final = Call(
+    "renew_lease", "leases.renew", ON_NO_TABLE, LEASE_TIME, {"lease_id": TEXT, "duration_ms": maybe(INT)}
+)
 RELEASE_LEASE: Final = Call(
-    "release_lease", "leases.release", LEASE_INFO, {"lease_id": TEXT, "buckets": listed(BUCKET)}
+    "release_lease", "leases.release", ON_NO_TABLE, LEASE_INFO, {"lease_id": TEXT, "buckets": listed(BUCKET)}
 )
-DROP_LEASE: Final = Call("drop_lease", "leases.drop", NOTHING, {"lease_id": TEXT}, once=True)
-LIST_LEASES: Final = Call("list_leases", "leases.list", listed(LEASE_INFO))
-LEASE: Final = Call("lease", "leases.get", LEASE_INFO, {"lease_id": TEXT})
-LEASE_BYTES: Final = Call("lease_bytes", "leases.kept_bytes", INT, {"lease_id": TEXT})
+DROP_LEASE: Final = Call("drop_lease", "leases.drop", ON_NO_TABLE, NOTHING, {"lease_id": TEXT}, once=True)
+LIST_LEASES: Final = Call("list_leases", "leases.list", ON_NO_TABLE, listed(LEASE_INFO))
+LEASE: Final = Call("lease", "leases.get", ON_NO_TABLE, LEASE_INFO, {"lease_id": TEXT})
+LEASE_BYTES: Final = Call("lease_bytes", "leases.kept_bytes", ON_NO_TABLE, INT, {"lease_id": TEXT})
 
-ACQUIRE_AN_OWNER: Final = Call("acquire_owner", "owners.acquire", OWNER_GRANT, {"call": ACQUIRE_OWNER})
-RENEW_OWNER: Final = Call("renew_owner", "owners.renew", INT, {"owner": BYTES})
-RELEASE_OWNER: Final = Call("release_owner", "owners.release", NOTHING, {"owner": BYTES})
+ACQUIRE_AN_OWNER: Final = Call("acquire_owner", "owners.acquire", OF_CALL, OWNER_GRANT, {"call": ACQUIRE_OWNER})
+RENEW_OWNER: Final = Call("renew_owner", "owners.renew", OF_OWNER, INT, {"owner": BYTES})
+RELEASE_OWNER: Final = Call("release_owner", "owners.release", OF_OWNER, NOTHING, {"owner": BYTES})
 DROP_OWNER: Final = Call(
-    "drop_owner", "owners.drop", UNDO_RESULT, {"table_id": INT, "owner": TEXT, "undo": BOOL}, once=True
+    "drop_owner", "owners.drop", BY_ID, UNDO_RESULT, {"table_id": INT, "owner": TEXT, "undo": BOOL}, once=True
 )
-LIST_OWNERS: Final = Call("list_owners", "owners.list", listed(OWNER_INFO))
-BEGIN_EPOCH: Final = Call("begin_epoch", "owners.begin", EPOCH_BEGUN, {"owner": BYTES, "epoch": INT})
+LIST_OWNERS: Final = Call("list_owners", "owners.list", ON_NO_TABLE, listed(OWNER_INFO))
+BEGIN_EPOCH: Final = Call("begin_epoch", "owners.begin", OF_OWNER, EPOCH_BEGUN, {"owner": BYTES, "epoch": INT})
 COMMIT_EPOCH: Final = Call(
     "commit_epoch",
     "owners.commit",
+    OF_OWNER,
     NOTHING,
     {"owner": BYTES, "epoch": INT, "attempts": maybe(ATTEMPTS), "replaces": BOOL},
 )
-UNDO_OWNER: Final = Call("undo_owner", "owners.undo", UNDO_RESULT, {"owner": BYTES}, once=True)
-LEAVE_EPOCHS: Final = Call("leave_epochs", "owners.leave", UNDO_RESULT, {"owner": BYTES}, once=True)
-STAGE: Final = Call("stage", "owners.stage", WRITE_RESULT, {"call": WRITE_CALL})
+UNDO_OWNER: Final = Call("undo_owner", "owners.undo", OF_OWNER, UNDO_RESULT, {"owner": BYTES}, once=True)
+LEAVE_EPOCHS: Final = Call("leave_epochs", "owners.leave", OF_OWNER, UNDO_RESULT, {"owner": BYTES}, once=True)
+STAGE: Final = Call("stage", "owners.stage", OF_CALL, WRITE_RESULT, {"call": WRITE_CALL})
 END_ATTEMPT: Final = Call(
-    "end_attempt", "owners.end_attempt", ATTEMPT_END, {"owner": BYTES, "attempt": BYTES, "written": INT}
+    "end_attempt", "owners.end_attempt", OF_OWNER, ATTEMPT_END, {"owner": BYTES, "attempt": BYTES, "written": INT}
 )
 
 CALLS: Final[dict[str, Call[Any]]] = {call.name: call for call in list(globals().values()) if isinstance(call, Call)}

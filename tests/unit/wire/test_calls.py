@@ -47,6 +47,7 @@ from penstock.model.node.owner import (
     OwnerInfo,
     UndoResult,
 )
+from penstock.model.node.owner_token import OwnerToken
 from penstock.model.place.bucket import TableBucket
 from penstock.model.schema.aggregate import AggFunction
 from penstock.model.table.spec import make_spec
@@ -215,6 +216,46 @@ def test_results_cross_unchanged(name: str) -> None:
     call = CALLS[name]
 
     assert call.decode_reply(5, call.encode_reply(5, RESULTS.get(name)).frame()) == RESULTS.get(name)
+
+
+ON_NO_TABLE = {
+    "about the node or a database": {
+        "database_id",
+        "create_database",
+        "list_databases",
+        "drop_database",
+        "list_tables",
+    },
+    "by what an earlier call gave out": {
+        "release_cut",
+        "next_page",
+        "close_scanner",
+        "read_token",
+        "kill_scanner",
+        "renew_lease",
+        "release_lease",
+        "drop_lease",
+        "lease",
+        "lease_bytes",
+    },
+    "lists": {"list_scanners", "list_leases", "list_owners"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_every_call_says_which_tables_it_is_on(name: str) -> None:
+    arguments = ARGUMENTS.get(name, {"table_id": 7} if CALLS[name].arguments else {})
+    if "owner" in arguments and "table_id" not in arguments:
+        arguments = arguments | {"owner": OwnerToken(7, 1, "job", 1, 1).to_bytes()}
+
+    tables = CALLS[name].tables(arguments)
+
+    if any(name in names for names in ON_NO_TABLE.values()):
+        assert tables == ()
+    elif name == "acquire_lease":
+        assert tables == (7, 8, "shop.orders")
+    else:
+        assert tables in {(7,), (1,), ("shop.orders",)}
 
 
 def test_error_in_a_reply_is_raised() -> None:

@@ -1,6 +1,11 @@
-"""The one point that every call of a server passes: who calls, what is called, with which arguments.
+"""The one point that every call of a server passes: the principal, the call, its arguments.
 
-Each door of the server asks here for the method that answers, and calls nothing of the node otherwise.
+Each part of the server that answers calls asks here for the method that answers, and calls nothing of the node
+otherwise. So a permission for a table is one check in `Dispatch.method`: `call.tables(arguments)` names the tables that
+the call is on, by id or path (`penstock.wire.call_tables`), and `call.target` what it does there.
+
+A call of an embedded node does not come by here: the caller has the files, and its principal is `local`, which may do
+anything. The facets of an engine are made with that principal (`Engine`), and no others are handed out.
 """
 
 from __future__ import annotations
