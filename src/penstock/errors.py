@@ -197,9 +197,10 @@ class FencedError(ConflictError):
 
 
 class LockedError(ConflictError):
-    """An owner holds one of the columns."""
+    """An owner holds one of the columns, for `remaining_ms` more unless it is renewed or let go before."""
 
     code = "locked"
+    remaining_ms: int = 0
 
 
 class SequenceError(ConflictError):

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 from tests.kit.owner_rig import OwnerRig, attempt_id
 
-from penstock.engine.commit.change_types import CHANGE_TYPE
 from penstock.errors import InvalidError, LockedError
 from penstock.model.node.calls import Operation
 from penstock.model.node.owner_token import OwnerToken
+from penstock.model.place.system_columns import CHANGE_TYPE
 
 SCHEDULES = 80
 PER_TEST = 20

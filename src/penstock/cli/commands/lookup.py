@@ -15,6 +15,7 @@ from penstock.cli.terminal.output import write_batches
 from penstock.cli.terminal.words import examples
 from penstock.client.table import Table
 from penstock.errors import InvalidError, NotFoundError
+from penstock.model.place.system_columns import FOUND
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)
 
@@ -67,9 +68,9 @@ def lookup(
             found = found if named is None else found.select(named)
         else:
             found = handle.lookup([values], named)
-            if not found.column("_found")[0].as_py():
+            if not found.column(FOUND)[0].as_py():
                 raise NotFoundError("no row has this key", table=handle.path, **values)
-            found = found.drop_columns("_found")
+            found = found.drop_columns(FOUND)
         write_batches(output, found.schema, found.to_batches())
 
 

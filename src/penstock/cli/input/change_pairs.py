@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.cli.input.input_block import InputBlock
-from penstock.cli.input.missing_columns import CHANGE_TYPE
 from penstock.model.place.change import ChangeType
+from penstock.model.place.system_columns import CHANGE_TYPE
 
 
 def whole_updates(blocks: Iterable[InputBlock]) -> Iterator[InputBlock]:

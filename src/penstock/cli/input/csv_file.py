@@ -13,6 +13,7 @@ from pyarrow import types as arrow
 from penstock.cli.input.input_block import InputBlock, located
 from penstock.cli.input.text_values import from_texts
 from penstock.errors import SchemaMismatchError
+from penstock.model.place.system_columns import CHANGE_TYPE
 
 BLOCK_BYTES: Final = 1 << 20
 _ROW: Final = re.compile(r"Row #(\d+): ")
@@ -29,7 +30,7 @@ def read_csv(stream: BinaryIO, schema: pa.Schema, file: str, delimiter: str = ",
     options = pyarrow.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False)
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     convert = pyarrow.csv.ConvertOptions(
-        column_types={field.name: _csv_type(field.type) for field in schema} | {"_change_type": pa.string()},
+        column_types={field.name: _csv_type(field.type) for field in schema} | {CHANGE_TYPE: pa.string()},
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
         null_values=[""],

@@ -13,10 +13,10 @@ from penstock.cli.input.row_shapes import Rows, same_shapes
 from penstock.errors import InvalidError, SchemaMismatchError
 from penstock.model.node.calls import Operation
 from penstock.model.place.change import ChangeType
+from penstock.model.place.system_columns import CHANGE_TYPE
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.table.table import TableInfo
 
-CHANGE_TYPE: Final = "_change_type"
 _BACK: Final = (ChangeType.UPDATE_BEFORE.value, ChangeType.DELETE.value)
 
 

@@ -29,7 +29,8 @@ from penstock.errors import ClosedError, InternalError, UnavailableError
 from penstock.model.node.calls import ChangePage
 from penstock.model.node.log_state import LogState, dropped_unread
 from penstock.model.place.bucket import TableBucket
-from penstock.model.place.change import ChangeType
+from penstock.model.place.change import OFFSET, ChangeType
+from penstock.model.place.system_columns import BUCKET, CHANGE_TYPE, PARTITION, TIMESTAMP
 from penstock.model.table.table import TableInfo
 
 WAIT_MS: Final = 250
@@ -169,11 +170,11 @@ class ChangeStream(Iterator[pa.RecordBatch]):
             return None
         bucket = phase.scan.bucket
         made = {
-            "_change_type": ChangeType.INSERT.value,
-            "_offset": phase.scan.log_offsets[bucket],
-            "_timestamp": phase.cut_us,
-            "_bucket": bucket.bucket,
-            "_partition": bucket.partition,
+            CHANGE_TYPE: ChangeType.INSERT.value,
+            OFFSET: phase.scan.log_offsets[bucket],
+            TIMESTAMP: phase.cut_us,
+            BUCKET: bucket.bucket,
+            PARTITION: bucket.partition,
         }
         arrays = [
             constant(made[field.name], field, batch.num_rows) if field.name in made else batch.column(field.name)

@@ -35,7 +35,7 @@ from penstock.errors import (
 from penstock.model.node.calls import Images, Offsets
 from penstock.model.node.log_state import LogState
 from penstock.model.place.bucket import TableBucket
-from penstock.model.place.change import RESERVED_NAMES
+from penstock.model.place.system_columns import RESERVED_NAMES
 from penstock.model.table.table import TableInfo
 from penstock.model.words.names import name_list
 from penstock.model.words.quantity import parse_duration_ms

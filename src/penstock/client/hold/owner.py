@@ -46,13 +46,7 @@ class Owner:
         self._session = grant.token
         self._committed = grant.committed_epoch
         self._lock = threading.Lock()
-        session = self._session
-
-        def renew() -> None:
-            link.retry.run(lambda: link.node.owners.renew(session))
-
-        name, life_ms = self._token.owner, grant.ttl_ms
-        self._renewal = Renewal("owner", name, renew, life_ms=life_ms, lost="it may write nothing more")
+        self._renewal = Renewal.of_owner(link, grant.token, grant.ttl_ms)
 
     @property
     def id(self) -> str:

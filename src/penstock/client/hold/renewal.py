@@ -1,4 +1,4 @@
-"""Renewal in the background, of what ends when nobody renews it: a lease, an owner."""
+"""Renewal in the background, of what ends unless it is renewed: a lease, an owner."""
 
 from __future__ import annotations
 
@@ -6,27 +6,39 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable
+from types import TracebackType
 from typing import Final
 
+from penstock.client.link.link import Link
 from penstock.errors import ClosedError, PenstockError
+from penstock.model.node.owner_token import OwnerToken
 
 _log = logging.getLogger("penstock")
 RENEWALS_PER_LIFE: Final = 3
+TRIES_PER_LIFE: Final = 60
+"""How often it would try in a life in which each try fails: with 60 s, each second."""
 
 
 class Renewal:
-    """Renews something three times in its life until `end`, or until this object is forgotten.
+    """Renews something three times in its life until `end`, or until this object is forgotten. A context manager.
 
-    A failure that may pass is logged, and it tries again; one for good ends it and is kept.
+    After a failure that may pass it tries again sooner, and the first of a row of them is logged; one for good ends it
+    and is kept.
     """
 
     def __init__(self, noun: str, name: str, renew: Callable[[], object], *, life_ms: int, lost: str) -> None:
-        """Start; `renew` must not hold whoever holds this object. `lost` says what it means if it is lost."""
+        """Start; `renew` must not hold the holder of this object. `lost` says what it means if it is lost."""
         self._ended = threading.Event()
         self._failure: list[PenstockError] = []
-        pause_seconds = life_ms / RENEWALS_PER_LIFE / 1000
-        _start(noun, name, renew, pause_seconds=pause_seconds, lost=lost, ended=self._ended, failure=self._failure)
+        _start(noun, name, renew, life_seconds=life_ms / 1000, lost=lost, ended=self._ended, failure=self._failure)
         weakref.finalize(self, self._ended.set).atexit = False
+
+    @classmethod
+    def of_owner(cls, link: Link, token: bytes, ttl_ms: int) -> Renewal:
+        """Renew the owner of a token."""
+        name = OwnerToken.from_bytes(token).owner
+        lost = "it may write nothing more"
+        return cls("owner", name, lambda: link.node.owners.renew(token), life_ms=ttl_ms, lost=lost)
 
     @property
     def failure(self) -> PenstockError | None:
@@ -37,13 +49,21 @@ class Renewal:
         """Renew no more; idempotent."""
         self._ended.set()
 
+    def __enter__(self) -> Renewal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
 
 def _start(
     noun: str,
     name: str,
     renew: Callable[[], object],
     *,
-    pause_seconds: float,
+    life_seconds: float,
     lost: str,
     ended: threading.Event,
     failure: list[PenstockError],
@@ -51,16 +71,20 @@ def _start(
     """Renew in a thread that holds neither what it renews nor the process."""
 
     def run() -> None:
-        while not ended.wait(pause_seconds):
+        failed = False
+        while not ended.wait(life_seconds / (TRIES_PER_LIFE if failed else RENEWALS_PER_LIFE)):
             try:
                 renew()
+                failed = False
             except ClosedError:
                 return
             except PenstockError as error:
                 if ended.is_set():
                     return
                 if error.retriable:
-                    _log.error("%s was not renewed, trying again id=%s reason=%s", noun, name, error)
+                    if not failed:
+                        _log.error("%s was not renewed, trying again id=%s reason=%s", noun, name, error)
+                    failed = True
                     continue
                 _log.error("%s is lost: %s id=%s reason=%s", noun, lost, name, error)
                 failure.append(error)

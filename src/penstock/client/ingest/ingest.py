@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 
 from penstock.client.ingest.arrow_source import ArrowSource, check_arrow
 from penstock.errors import InvalidError, SchemaMismatchError
-from penstock.model.place.change import RESERVED_NAMES, ChangeType
+from penstock.model.place.change import ChangeType
+from penstock.model.place.system_columns import RESERVED_NAMES, SYSTEM_COLUMNS
 from penstock.model.schema.inner_nulls import first_inner_null
 from penstock.model.schema.schema import Schema
 from penstock.model.words.names import name_list
 from penstock.model.words.near_name import did_you_mean
 
-CHANGE_TYPE: Final = pa.field("_change_type", pa.string(), nullable=False)
+CHANGE_TYPE: Final = SYSTEM_COLUMNS[0]
 
 
 def ingest_rows(data: object, schema: Schema, optional: frozenset[str] = frozenset()) -> pa.RecordBatch:

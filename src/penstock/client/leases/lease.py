@@ -39,7 +39,7 @@ class Lease(LeaseHandle):
         if auto_renew:
 
             def renew() -> None:
-                link.retry.run(lambda: link.node.leases.renew(info.lease_id, info.duration_ms))
+                link.node.leases.renew(info.lease_id, info.duration_ms)
 
             self._renewal = Renewal("lease", info.lease_id, renew, life_ms=info.duration_ms, lost="what it held may go")
 

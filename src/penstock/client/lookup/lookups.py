@@ -17,9 +17,9 @@ from penstock.client.scan.request import project
 from penstock.errors import InvalidError, UnsupportedError
 from penstock.model.node.calls import LookupCall, LookupResult
 from penstock.model.place.bucket import bucket_key
+from penstock.model.place.system_columns import FOUND
 from penstock.model.table.table import TableInfo
 
-FOUND: Final = "_found"
 OFFSETS: Final = b"penstock.offsets"
 """Where the schema of what was looked up says up to which offset of each bucket it looked: JSON, offsets as text."""
 

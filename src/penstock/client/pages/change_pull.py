@@ -15,17 +15,11 @@ from penstock.client.link.retry import worth_retrying
 from penstock.errors import PenstockError
 from penstock.model.node.calls import ChangePage, Images, PullChanges
 from penstock.model.place.bucket import TableBucket
+from penstock.model.place.system_columns import BUCKET, PARTITION, system_columns
 from penstock.model.table.table import TableInfo
 
 T = TypeVar("T")
 
-CHANGE_FIELDS: Final = (
-    pa.field("_change_type", pa.string(), nullable=False),
-    pa.field("_offset", pa.int64(), nullable=False),
-    pa.field("_timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
-    pa.field("_bucket", pa.int32(), nullable=False),
-)
-PARTITION_FIELD: Final = pa.field("_partition", pa.string(), nullable=False)
 PAGE_BYTES: Final = 4 << 20
 
 
@@ -37,7 +31,7 @@ def change_schema(info: TableInfo, columns: Iterable[str] | None) -> pa.Schema:
     names = info.schema.names if columns is None else columns
     fields = [info.schema.arrow_schema.field(name) for name in names]
     values = [field if field.name in info.primary_key else field.with_nullable(True) for field in fields]
-    return pa.schema([*values, *CHANGE_FIELDS, *([PARTITION_FIELD] if info.partitioned else [])])
+    return pa.schema([*values, *system_columns(partitioned=info.partitioned)])
 
 
 def constant(value: object, field: pa.Field, rows: int) -> pa.Array:
@@ -165,7 +159,7 @@ class ChangePull:
     def shown(self, page: ChangePage) -> pa.RecordBatch:
         """Return the rows of a page as users see them."""
         rows = page.batch.num_rows
-        made = {"_bucket": page.bucket.bucket, "_partition": page.bucket.partition}
+        made = {BUCKET: page.bucket.bucket, PARTITION: page.bucket.partition}
         present = set(page.batch.schema.names)
         arrays = [
             page.batch.column(field.name) if field.name in present else constant(made[field.name], field, rows)

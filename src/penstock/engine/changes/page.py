@@ -13,17 +13,14 @@ from penstock.engine.rows.page_size import BatchSize, fitting
 from penstock.engine.rows.read_errors import reading
 from penstock.model.node.calls import ChangePage
 from penstock.model.place.bucket import TableBucket
+from penstock.model.place.system_columns import PARTITION_COLUMN, SYSTEM_COLUMNS
 from penstock.tablet.view.span import RowBlock
 from penstock.tablet.view.view import TabletView
 
 _CHUNK_FIRST: Final = 2_048
 """Rows before may be far larger than the changes that replaced them, so the first chunk is a small one."""
 
-_TYPE: Final = pa.field("_change_type", pa.string(), nullable=False)
-_OFFSET: Final = pa.field("_offset", pa.int64(), nullable=False)
-_TIMESTAMP: Final = pa.field("_timestamp", pa.timestamp("us", tz="UTC"), nullable=False)
-_BUCKET: Final = pa.field("_bucket", pa.int32(), nullable=False)
-_PARTITION: Final = pa.field("_partition", pa.string(), nullable=False)
+_TYPE, _OFFSET, _TIMESTAMP, _BUCKET = SYSTEM_COLUMNS
 
 
 def read_page(
@@ -44,8 +41,8 @@ def read_page(
     columns.append(pa.repeat(pa.scalar(name.bucket, _BUCKET.type), batch.num_rows))
     fields = [*batch.schema, _TIMESTAMP, _BUCKET]
     if name.partition is not None:
-        columns.append(pa.repeat(pa.scalar(name.partition, _PARTITION.type), batch.num_rows))
-        fields.append(_PARTITION)
+        columns.append(pa.repeat(pa.scalar(name.partition, PARTITION_COLUMN.type), batch.num_rows))
+        fields.append(PARTITION_COLUMN)
     return ChangePage(
         name, pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)), start, next_offset, view.visible
     )

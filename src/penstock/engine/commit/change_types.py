@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.model.place.change import ChangeType
+from penstock.model.place.system_columns import CHANGE_TYPE
 
-CHANGE_TYPE: Final = "_change_type"
 Mask = npt.NDArray[np.bool_]
 
 _KNOWN: Final = pa.array([kind.value for kind in ChangeType], pa.string())

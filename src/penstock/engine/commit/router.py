@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codec.keys.routing import bucket_of
-from penstock.engine.commit.change_types import CHANGE_TYPE, change_types, retractions
+from penstock.engine.commit.change_types import change_types, retractions
 from penstock.engine.commit.group import QueuedWrite
 from penstock.errors import DeleteDisabledError, InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.log.tail import bytes_of
@@ -25,6 +25,7 @@ from penstock.model.node.calls import Operation, WriteCall
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import ChangeType
 from penstock.model.place.facts import NO_ID
+from penstock.model.place.system_columns import CHANGE_TYPE
 from penstock.model.schema.agg_mode import AggMode
 from penstock.model.schema.inner_nulls import first_inner_null
 from penstock.model.schema.schema import Schema

@@ -22,6 +22,7 @@ from penstock.errors import PenstockError, SchemaMismatchError
 from penstock.model.node.calls import LookupCall, LookupResult
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import NO_OFFSET
+from penstock.model.place.system_columns import FOUND
 from penstock.model.schema.projection import Projection
 from penstock.model.schema.schema import Schema
 from penstock.tablet.tablet import Tablet
@@ -32,7 +33,6 @@ Parts = dict[BucketId, Offsets | None]
 Found = tuple[TableView, list[pa.Array], npt.NDArray[np.bool_]]
 Buckets = TypeVar("Buckets", bound=Collection[BucketId])
 
-FOUND: Final = "_found"
 _SHORT_KEYS_MAX: Final = 1_000
 _PLANS_MAX: Final = 64
 _ONE_FOUND: Final = np.ones(1, np.bool_)

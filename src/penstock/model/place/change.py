@@ -23,10 +23,6 @@ PREV: Final = "_prev"
 OFFSET: Final = "_offset"
 SYSTEM_FIELDS: Final = (pa.field(OP, pa.int8(), nullable=False), pa.field(PREV, pa.int64(), nullable=False))
 
-RESERVED_NAMES: Final = frozenset(
-    ("_op", "_prev", "_offset", "_timestamp", "_bucket", "_partition", "_change_type", "_found")
-)
-
 
 class Op(IntEnum):
     """What a stored change did to its key."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from penstock.errors import InvalidError
-from penstock.model.place.change import RESERVED_NAMES
+from penstock.model.place.system_columns import RESERVED_NAMES
 
 DEFAULT_DATABASE: Final = "default"
 """Where a table lives whose path names no database; always there."""

@@ -12,9 +12,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from penstock.client.ingest.cast import castable
-from penstock.client.lookup.lookups import FOUND, Lookups
+from penstock.client.lookup.lookups import Lookups
 from penstock.client.scan.request import project
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
+from penstock.model.place.system_columns import FOUND
 from penstock.model.table.table import TableInfo
 from penstock.model.words.names import name_list
 from penstock.spark.session.column_name import find_name, mappable

@@ -11,7 +11,7 @@ from penstock.client.link.link import Link
 from penstock.client.pages.change_pull import change_schema
 from penstock.client.scan.request import ScanSource, compile_filter, project
 from penstock.errors import InvalidError
-from penstock.model.place.change import RESERVED_NAMES
+from penstock.model.place.system_columns import RESERVED_NAMES
 from penstock.model.table.table import TableInfo
 from penstock.spark.session.options import Options
 from penstock.spark.session.spark_types import arrow_schema, check_fits

@@ -16,10 +16,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from penstock.client.pages.change_pull import CHANGE_FIELDS, PARTITION_FIELD, constant
+from penstock.client.pages.change_pull import constant
 from penstock.errors import InvalidError, PenstockError
 from penstock.model.place.bucket import TableBucket
-from penstock.model.place.change import ChangeType
+from penstock.model.place.change import OFFSET, ChangeType
+from penstock.model.place.system_columns import BUCKET, CHANGE_TYPE, PARTITION, TIMESTAMP, system_columns
 from penstock.spark.reading.batch_reader import scan_range
 from penstock.spark.reading.change_reader import images_of, read_changes
 from penstock.spark.reading.read_request import ReadRequest
@@ -46,7 +47,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._request = ReadRequest.of(options, link_for(options), schema)
-        if self._request.info.keyed and "_change_type" not in schema.names:
+        if self._request.info.keyed and CHANGE_TYPE not in schema.names:
             raise InvalidError(
                 "a stream of a keyed table has changes of all kinds: set option source=log and keep _change_type,"
                 " or use pks.read_stream",
@@ -163,12 +164,12 @@ class RefusedStream(DataSourceStreamReader):
 def _as_inserts(batch: pa.RecordBatch, split: StreamSplit) -> pa.RecordBatch:
     """Return rows of a snapshot as changes: each an insert at the cut."""
     made = {
-        "_change_type": ChangeType.INSERT.value,
-        "_offset": split.x,
-        "_timestamp": split.cut_us,
-        "_bucket": split.bucket.bucket,
-        "_partition": split.bucket.partition,
+        CHANGE_TYPE: ChangeType.INSERT.value,
+        OFFSET: split.x,
+        TIMESTAMP: split.cut_us,
+        BUCKET: split.bucket.bucket,
+        PARTITION: split.bucket.partition,
     }
-    fields = [*CHANGE_FIELDS, *([PARTITION_FIELD] if split.bucket.partition is not None else [])]
+    fields = system_columns(partitioned=split.bucket.partition is not None)
     columns = [*batch.columns, *(constant(made[field.name], field, batch.num_rows) for field in fields)]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*batch.schema, *fields]))

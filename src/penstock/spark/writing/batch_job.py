@@ -11,10 +11,10 @@ import uuid
 
 from pyspark.sql import DataFrame
 
+from penstock.client.hold.renewal import Renewal
 from penstock.model.node.calls import Operation
 from penstock.spark.session.links import link_for, planning_link
 from penstock.spark.session.options import Options
-from penstock.spark.session.renewal import Renewal
 from penstock.spark.writing import job_epoch
 from penstock.spark.writing.batch_writer import EPOCH, check_overwrite, forget_owner
 from penstock.spark.writing.bucket_shuffle import place
@@ -43,7 +43,7 @@ def write_batch(df: DataFrame, options: Options, *, overwrite: bool) -> None:
     waiting = link_for(options)
     try:
         epoch = job_epoch.begin(link, grant, EPOCH)
-        with Renewal(waiting, grant.token, grant.ttl_ms):
+        with Renewal.of_owner(waiting, grant.token, grant.ttl_ms):
             written = write_here(rows, plan, epoch) if few else write_mapped(rows, plan, epoch, staged=True)
             job_epoch.commit(waiting, plan, epoch, written, replaces=overwrite)
     finally:

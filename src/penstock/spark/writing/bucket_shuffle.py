@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.model.node.calls import Operation
 from penstock.model.place.change import OFFSET, ChangeType
+from penstock.model.place.system_columns import CHANGE_TYPE
 from penstock.model.table.table import TableInfo
 from penstock.spark.session.column_name import find_name, quoted
 from penstock.spark.session.links import planning_link
@@ -21,7 +22,7 @@ from penstock.spark.session.option_use import check_use
 from penstock.spark.session.options import Options
 from penstock.spark.session.query_id import local_context
 from penstock.spark.session.spark_types import spark_type
-from penstock.spark.writing.write_plan import CHANGE_TYPE, WritePlan, order_word
+from penstock.spark.writing.write_plan import WritePlan, order_word
 
 
 def to_buckets(df: DataFrame, url: str | None, table: str, **options: Any) -> DataFrame:

@@ -80,7 +80,7 @@ def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str, *, ttl_ms
             except LockedError as error:
                 now = time.monotonic()
                 if give_up is None:
-                    give_up = now + (int(error.facts["remaining_ms"]) + LOCK_SLACK_MS) / 1000
+                    give_up = now + (error.remaining_ms + LOCK_SLACK_MS) / 1000
                     _log.warning("waiting until another owner lets go of its columns: %s", error)
                 if now >= give_up:
                     raise

@@ -13,6 +13,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
+from penstock.client.hold.renewal import Renewal
 from penstock.client.link.link import Link
 from penstock.errors import InvalidError, PenstockError, UnsupportedError
 from penstock.model.node.calls import Operation
@@ -21,7 +22,6 @@ from penstock.spark.session.links import impatient_link, link_for
 from penstock.spark.session.options import Options
 from penstock.spark.session.query_id import micro_batch_run, query_id
 from penstock.spark.session.refusal import tells_first
-from penstock.spark.session.renewal import Renewal
 from penstock.spark.writing import job_epoch
 from penstock.spark.writing.bucket_shuffle import order_of, place
 from penstock.spark.writing.job_epoch import JobEpoch, Written
@@ -132,7 +132,7 @@ class StreamSink:
         held, self._held = self._held, None
         if held is not None:
             if held.renewal is not None:
-                held.renewal.close()
+                held.renewal.end()
             job_epoch.release(held.link, held.grant.token)
 
     def _open(self, df: DataFrame, batch_id: int) -> _Held:
@@ -167,7 +167,7 @@ def refuse_early(options: Options, df: DataFrame) -> None:
 
 
 def _renewal(link: Link, grant: OwnerGrant) -> Renewal:
-    return Renewal(link, grant.token, grant.ttl_ms)
+    return Renewal.of_owner(link, grant.token, grant.ttl_ms)
 
 
 def _visibility(options: Options, plan: WritePlan) -> str:

@@ -17,17 +17,18 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.client.hold.renewal import Renewal
 from penstock.client.link.link import Link
 from penstock.client.link.writer_identity import WriterIdentity
 from penstock.client.write.requests import WriteRequests
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
 from penstock.model.node.owner import AttemptEnd
 from penstock.model.place.change import ChangeType
+from penstock.model.place.system_columns import CHANGE_TYPE
 from penstock.spark.session.links import link_for
 from penstock.spark.session.refusal import REFUSALS
-from penstock.spark.session.renewal import Renewal
 from penstock.spark.writing.job_epoch import JobEpoch, Written
-from penstock.spark.writing.write_plan import CHANGE_TYPE, WritePlan
+from penstock.spark.writing.write_plan import WritePlan
 
 CALL_ROWS: Final = 100_000
 CALL_BYTES: Final = 8 << 20
@@ -62,7 +63,7 @@ class TaskWriter:
         link = link_for(self.plan.options)
         token, attempt = self.epoch.token, uuid.uuid4().bytes
         rows, images = 0, [0, 0, 0, 0]
-        with Renewal(link, token, self.epoch.ttl_ms), Calls(link, staged=self.staged) as calls:
+        with Renewal.of_owner(link, token, self.epoch.ttl_ms), Calls(link, staged=self.staged) as calls:
             for batch in joined(batches, self.call_rows):
                 if self.plan.folds_changes:
                     images = [sum(pair) for pair in zip(images, self._images(batch), strict=True)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as arrow
@@ -19,7 +18,7 @@ from penstock.client.ingest.cast import castable
 from penstock.client.link.link import Link
 from penstock.errors import AlreadyExistsError, InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.model.node.calls import Operation
-from penstock.model.place.change import RESERVED_NAMES
+from penstock.model.place.system_columns import CHANGE_TYPE, RESERVED_NAMES
 from penstock.model.schema.agg_mode import AggMode
 from penstock.model.schema.types import canonical
 from penstock.model.table.merge_engine import MergeEngine
@@ -28,8 +27,6 @@ from penstock.model.words.names import fold
 from penstock.spark.session.column_name import find_name
 from penstock.spark.session.options import Options
 from penstock.spark.session.spark_types import arrow_field
-
-CHANGE_TYPE: Final = "_change_type"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidError
-from penstock.model.place.change import RESERVED_NAMES
+from penstock.model.place.system_columns import RESERVED_NAMES
 from penstock.model.words.names import (
     TablePath,
     check_column_name,
