@@ -205,8 +205,11 @@ class Connection:
         columns: Iterable[str] | None = None,
         filter: str | pc.Expression | None = None,
         limit: int | None = None,
+        offsets: bool = False,
     ) -> PageScanner:
         """Return a scanner of one bucket that is called page by page, and retries nothing.
+
+        With `offsets` each row has the column `_offset`: the offset at which it began.
 
         Raises:
             InvalidError: the request is wrong, or the table is of another database.
@@ -223,6 +226,7 @@ class Connection:
             filter=compile_filter(filter, info.schema),
             limit=check_limit(limit),
             page_bytes=None if page_bytes is None else parse_bytes(page_bytes),
+            offsets=offsets,
         )
         return PageScanner(self._link, call)
 

@@ -13,17 +13,14 @@ from penstock.client.catalog.table_definition import TableDefinition
 from penstock.client.changes.range import EARLIEST, StartLike, is_position
 from penstock.client.changes.stream import ChangeStream
 from penstock.client.changes.streams import StreamRequest, Timeout, open_changes, open_snapshot_and_follow
-from penstock.client.cut.cut import Cut, CutLike
-from penstock.client.cut.cut_pin import CutPin
+from penstock.client.cut.cut import CutLike
 from penstock.client.hold.latest_snapshots import LatestSnapshots
-from penstock.client.hold.lease_handle import LeaseHandle
 from penstock.client.hold.owner import AttemptId, OwnerLike, attempt_bytes, owner_token
 from penstock.client.link.buckets import BucketName
 from penstock.client.link.link import Link
 from penstock.client.lookup.lookups import Lookups
-from penstock.client.scan.builder import ScanBuilder
-from penstock.client.scan.request import ScanSource, compile_filter
-from penstock.client.scan.scan import Scan
+from penstock.client.scan.request import compile_filter
+from penstock.client.scan.table_reads import TableReads
 from penstock.client.write.requests import WriteRequests
 from penstock.client.write.table_owners import TableOwners
 from penstock.client.write.writer import Writer
@@ -36,7 +33,7 @@ from penstock.model.schema.type_words import parse_type
 from penstock.model.table.table import TableInfo
 
 
-class Table(TableDefinition, TableOwners):
+class Table(TableDefinition, TableReads, TableOwners):
     """A handle to one table. Thread-safe, cheap to share.
 
     It names the table by id, so it never reaches another table of the same name; and it knows the
@@ -165,44 +162,6 @@ class Table(TableDefinition, TableOwners):
             attempt=attempt,
         )
 
-    def new_scan(self) -> ScanBuilder:
-        """Begin to say what to scan."""
-        return ScanBuilder(self._link, self._info)
-
-    def scan(
-        self,
-        columns: Iterable[str] | None = None,
-        filter: str | pc.Expression | None = None,
-        limit: int | None = None,
-        as_of: CutLike | None = None,
-        source: ScanSource | str = ScanSource.LIVE_KV,
-        *,
-        buckets: Iterable[BucketName] | None = None,
-        lease: LeaseHandle | str | None = None,
-    ) -> Scan:
-        """Scan the table at one cut: the present one, or `as_of`. The live rows of a log table are its log.
-
-        Raises:
-            InvalidError: the request is wrong.
-            OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
-            TableNotFoundError: the table was dropped.
-        """
-        builder = self.new_scan()
-        if self._info.keyed or source != ScanSource.LIVE_KV:
-            builder = builder.with_source(source)
-        builder = builder.select(columns).filter(filter).limit(limit).buckets(buckets).as_of(as_of)
-        return (builder if lease is None else builder.lease(lease)).execute()
-
-    def cut(self) -> Cut:
-        """Return the present cut: one offset for each bucket, all of one moment. A lease can pin it.
-
-        Raises:
-            TableNotFoundError: the table was dropped.
-        """
-        pin = CutPin.take(self._link, self._info.table_id)
-        pin.release()
-        return Cut(pin.offsets, database=self._link.database, table_id=self._info.table_id, births=pin.births)
-
     def create_snapshot(self) -> dict[TableBucket, Snapshot]:
         """Snapshot every bucket at one cut; return the newest of each, which is an older one if nothing changed.
 
@@ -289,15 +248,25 @@ class Table(TableDefinition, TableOwners):
         """
         return self._link.retry.run(lambda: self._link.node.changes.offsets(self._info.table_id))
 
-    def lookup(self, keys: object, columns: Iterable[str] | None = None) -> pa.Table:
+    def lookup(
+        self,
+        keys: object,
+        columns: Iterable[str] | None = None,
+        *,
+        offsets: bool = False,
+        consistency: str | None = None,
+    ) -> pa.Table:
         """Return one row for each key in the order asked; `_found` is false and the rest null where absent.
 
+        With `offsets` each row has the column `_offset`: the offset at which it began. `consistency` is "leader", or
+        None, which means the same: the leader answers.
+
         Raises:
-            InvalidError: a column is unknown.
+            InvalidError: a column is unknown, or the consistency.
             SchemaMismatchError: the keys do not fit the table.
             UnsupportedError: the table has no primary key.
         """
-        return self._lookups.lookup(keys, columns)
+        return self._lookups.lookup(keys, columns, offsets=offsets, consistency=consistency)
 
     def get(self, /, **key: Any) -> dict[str, Any] | None:
         """Return the row of one key as a dict, None if there is none: `t.get(id=1)`.

@@ -198,14 +198,26 @@ def by_bucket(*inner: Field[Any], make: Callable[..., T]) -> Field[Mapping[Table
     return Field(write, read)
 
 
-def record(kind: type[T], **inner: Field[Any]) -> Field[T]:
-    """Return the field of a dataclass, from the field of each of its fields."""
+def record(kind: type[T], *grown: str, **inner: Field[Any]) -> Field[T]:
+    """Return the field of a dataclass, from the field of each of its fields.
+
+    Those of `grown` came later: they are said only where they are not the default, so that an end which does not know
+    them is asked as before, and refuses what it would have to ignore.
+    """
     assert is_dataclass(kind)
     assert set(inner) == {part.name for part in fields(kind)}
+    defaults = {part.name: part.default for part in fields(kind) if part.name in grown}
+    assert len(defaults) == len(grown)
+    assert MISSING not in defaults.values()
     needed = {part.name for part in fields(kind) if part.default is MISSING and part.default_factory is MISSING}
 
     def write(value: T, batches: list[pa.RecordBatch]) -> Any:
-        return {name: field.write(getattr(value, name), batches) for name, field in inner.items()}
+        said = {}
+        for name, field in inner.items():
+            item = getattr(value, name)
+            if name not in defaults or item != defaults[name]:
+                said[name] = field.write(item, batches)
+        return said
 
     def read(value: Any, batches: Sequence[pa.RecordBatch]) -> T:
         return kind(**read_named(inner, needed, value, batches))

@@ -96,6 +96,7 @@ WRITE_RESULT: Final = record(WriteResult, rows=INT, changes=INT, ignored=INT, of
 CUT: Final = record(Cut, cut_id=TEXT, offsets=OFFSET_BY_BUCKET, births=maybe(INT))
 OPEN_SCAN: Final = record(
     OpenScan,
+    "offsets",
     table_id=INT,
     schema_id=INT,
     bucket=BUCKET,
@@ -110,6 +111,7 @@ OPEN_SCAN: Final = record(
     end=maybe(INT),
     pin=BOOL,
     scanner_id=maybe(TEXT),
+    offsets=BOOL,
 )
 PAGE: Final = record(
     Page,
@@ -160,7 +162,9 @@ TABLE_LOGS: Final = record(
     LogState, offsets=OFFSETS_BY_BUCKET, births=INT, gone=tupled(GONE_PARTITION), away=tupled(BUCKET)
 )
 CHANGE_PAGE: Final = record(ChangePage, bucket=BUCKET, batch=BATCH, start=INT, next_offset=INT, end=INT)
-LOOKUP_CALL: Final = record(LookupCall, table_id=INT, schema_id=INT, keys=BATCH, columns=COLUMNS)
+LOOKUP_CALL: Final = record(
+    LookupCall, "offsets", table_id=INT, schema_id=INT, keys=BATCH, columns=COLUMNS, offsets=BOOL
+)
 LOOKUP_RESULT: Final = record(LookupResult, batch=BATCH, offsets=OFFSET_BY_BUCKET)
 BUCKET_STATS: Final = record(
     BucketStats,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from penstock.model.place.bucket import bucket_key
 from penstock.model.place.system_columns import FOUND
 from penstock.model.table.table import TableInfo
 
+LEADER: Final = "leader"
 OFFSETS: Final = b"penstock.offsets"
 """Where the schema of what was looked up says up to which offset of each bucket it looked: JSON, offsets as text."""
 
@@ -34,18 +36,28 @@ class Lookups:
         # Beside an engine in this process a call costs little, and waiting for others would only cost.
         self._shared = SharedLookups(self._ask) if link.distant else None
 
-    def lookup(self, keys: object, columns: Iterable[str] | None = None) -> pa.Table:
+    def lookup(
+        self,
+        keys: object,
+        columns: Iterable[str] | None = None,
+        *,
+        offsets: bool = False,
+        consistency: str | None = None,
+    ) -> pa.Table:
         """Return one row for each key, in the order asked.
 
         Raises:
-            InvalidError: a column is unknown.
+            InvalidError: a column is unknown, or the consistency.
             SchemaMismatchError: the keys do not fit the table.
             UnsupportedError: the table has no primary key.
         """
         self._require_key("lookup")
+        _check_consistency(consistency)
+        if not isinstance(offsets, bool):
+            raise InvalidError("offsets is True or False", found=repr(offsets))
         single = self._single_key.batch(keys) if type(keys) is list and len(keys) == 1 else None
         batch = ingest_keys(keys, self._info.schema) if single is None else single
-        call = self._call(batch, project(columns, self._info.schema))
+        call = replace(self._call(batch, project(columns, self._info.schema)), offsets=offsets)
         return _table(self._lookup(call))
 
     def get(self, key: dict[str, Any]) -> dict[str, Any] | None:
@@ -112,6 +124,11 @@ class Lookups:
 
     def _call(self, keys: pa.RecordBatch, columns: tuple[str, ...] | None) -> LookupCall:
         return LookupCall(self._info.table_id, self._info.schema_id, keys, columns)
+
+
+def _check_consistency(consistency: str | None) -> None:
+    if consistency not in (None, LEADER):
+        raise InvalidError('consistency is "leader", or None: the leader answers', consistency=repr(consistency))
 
 
 def _table(found: LookupResult) -> pa.Table:

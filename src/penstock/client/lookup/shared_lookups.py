@@ -80,8 +80,8 @@ class SharedLookups:
             if not self._waiting:
                 self._under_way -= 1
                 return
-            columns = self._waiting[0].call.columns
-            leader, *others = [turn for turn in self._waiting if turn.call.columns == columns][:GROUP_MAX]
+            first = self._waiting[0].call
+            leader, *others = [turn for turn in self._waiting if _is_alike(turn.call, first)][:GROUP_MAX]
             self._waiting = [turn for turn in self._waiting if turn is not leader and turn not in others]
             leader.others = others
         leader.ready.set()
@@ -128,3 +128,8 @@ class SharedLookups:
             for other in others:
                 other.ready.set()
             self._let_go()
+
+
+def _is_alike(call: LookupCall, other: LookupCall) -> bool:
+    """Tell whether two lookups differ in their keys alone."""
+    return (call.schema_id, call.columns, call.offsets) == (other.schema_id, other.columns, other.offsets)

@@ -63,6 +63,8 @@ class PageScanner:
                 "the resume token is of a scan of other columns, or with another filter; leave them out",
                 bucket=asked.bucket,
             )
+        if asked.offsets and not stored.offsets:
+            raise InvalidError("the resume token is of a scan without offsets; leave them out", bucket=asked.bucket)
         if asked.limit is not None and (stored.limit is None or stored.limit > asked.limit):
             raise InvalidError(
                 "more rows are left to the resume token than the limit allows; leave the limit out",

@@ -46,4 +46,4 @@ class ScannerSubjects:
 
 def rows_of(call: OpenScan) -> Hashable:
     """Return what a scan is about: its rows have one schema for all scans of the same."""
-    return call.table_id, call.schema_id, call.columns
+    return call.table_id, call.schema_id, call.columns, call.offsets

@@ -87,6 +87,16 @@ class ScanBuilder:
         chosen = None if cut is None else resolve_cut(self._link, self._info, cut)
         return self._with(replace(self._request, as_of=chosen))
 
+    def offsets(self, wanted: bool = True) -> ScanBuilder:
+        """Read with each row, as `_offset`, the offset at which it began.
+
+        Raises:
+            InvalidError: neither true nor false.
+        """
+        if not isinstance(wanted, bool):
+            raise InvalidError("offsets is True or False", found=repr(wanted))
+        return self._with(replace(self._request, offsets=wanted))
+
     def lease(self, lease: LeaseHandle | str | None) -> ScanBuilder:
         """Read what a lease, named by itself or its id, holds of the table; None for no lease.
 

@@ -145,6 +145,7 @@ class LivePlan(ScanPlan):
             limit=request.limit,
             pin=True,
             scanner_id=session_name(),
+            offsets=request.offsets,
         )
         try:
             return link.retry.run(

@@ -14,6 +14,7 @@ from penstock.errors import InvalidError
 from penstock.model.filter.filter import Filter
 from penstock.model.place.bucket import TableBucket
 from penstock.model.place.change import OFFSET_MAX
+from penstock.model.place.system_columns import OFFSET_COLUMN
 from penstock.model.schema.schema import Schema
 from penstock.model.table.table import TableInfo
 from penstock.model.words.names import name_list
@@ -49,6 +50,7 @@ class ScanRequest:
     buckets: tuple[TableBucket, ...] | None = None
     as_of: Mapping[TableBucket, int] | None = None
     lease_id: str | None = None
+    offsets: bool = False
 
     @classmethod
     def default(cls, info: TableInfo) -> ScanRequest:
@@ -60,7 +62,8 @@ class ScanRequest:
         if self.source is ScanSource.LOG and info.keyed:
             return change_schema(info, self.columns)
         full = info.schema.arrow_schema
-        return full if self.columns is None else pa.schema([full.field(name) for name in self.columns])
+        chosen = full if self.columns is None else pa.schema([full.field(name) for name in self.columns])
+        return chosen.append(OFFSET_COLUMN) if self.offsets else chosen
 
 
 def project(columns: Iterable[str] | None, schema: Schema) -> tuple[str, ...] | None:

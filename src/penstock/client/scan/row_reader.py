@@ -81,4 +81,5 @@ class RowReader:
             start=position.next_offset,
             lease_id=request.lease_id,
             scanner_id=self._names[index],
+            offsets=request.offsets,
         )

@@ -97,6 +97,7 @@ class Scan(Iterable[pa.RecordBatch]):
             filter=stored.filter,
             limit=stored.limit,
             lease_id=stored.lease_id,
+            offsets=stored.offsets,
         )
         return cls(PLANS[request.source](link, info, request, stored.buckets))
 
@@ -106,7 +107,9 @@ class Scan(Iterable[pa.RecordBatch]):
         if call.as_of is None or call.end is not None:
             raise InvalidError("the resume token is of a part of a bucket; open a scanner with it", bucket=call.bucket)
         info = link.retry.run(lambda: link.node.catalog.table_by_id(call.table_id))
-        request = ScanRequest(ScanSource.LIVE_KV, columns=call.columns, filter=call.filter, limit=call.limit)
+        request = ScanRequest(
+            ScanSource.LIVE_KV, columns=call.columns, filter=call.filter, limit=call.limit, offsets=call.offsets
+        )
         position = BucketPosition(call.bucket.partition, call.bucket.bucket, call.as_of, call.start)
         return cls(PLANS[request.source](link, info, request, (position,)))
 
@@ -141,6 +144,7 @@ class Scan(Iterable[pa.RecordBatch]):
             buckets=tuple(progress.positions),
             lease_id=self._request.lease_id,
             database=self._database,
+            offsets=self._request.offsets,
         ).encode()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

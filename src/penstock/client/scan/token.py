@@ -21,11 +21,17 @@ from penstock.model.place.bucket import TableBucket
 from penstock.model.place.change import OFFSET_MAX
 
 MAGIC: Final = b"PSCT"
-VERSION: Final = 2
+VERSION: Final = 3
+VERSION_WITHOUT_OFFSETS: Final = 2
 VERSION_WITHOUT_DATABASE: Final = 1
 TOKEN_BYTES_MAX: Final = 16 << 20
 _HEADER: Final = struct.Struct(">4sBI")
 _FIELDS: Final = {"table_id", "schema_id", "source", "columns", "filter", "limit", "buckets"}
+_MORE_FIELDS: Final[dict[int, set[str]]] = {
+    VERSION_WITHOUT_DATABASE: set(),
+    VERSION_WITHOUT_OFFSETS: {"database"},
+    VERSION: {"database", "offsets"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ class ScanToken:
     """Everything needed to go on with a scan anywhere: what is read, and how far it was read.
 
     `limit` is what remains of it; `filter` a serialised `Filter`; `lease_id` the lease that keeps it readable;
-    `database` the id of the database (None: a token of before there were ids).
+    `database` the id of the database (None: a token of before there were ids); with `offsets` rows come with theirs.
     """
 
     table_id: int
@@ -59,6 +65,7 @@ class ScanToken:
     buckets: tuple[BucketPosition, ...]
     lease_id: str | None = None
     database: str | None = None
+    offsets: bool = False
 
     def encode(self) -> bytes:
         """Return the token's bytes."""
@@ -75,8 +82,11 @@ class ScanToken:
             facts["lease"] = self.lease_id
         if self.database is not None:
             facts["database"] = self.database
+        version = VERSION_WITHOUT_DATABASE if self.database is None else VERSION_WITHOUT_OFFSETS
+        if self.offsets:
+            facts["offsets"] = True
+            version = VERSION
         body = json.dumps(facts, separators=(",", ":"), sort_keys=True).encode()
-        version = VERSION_WITHOUT_DATABASE if self.database is None else VERSION
         return _HEADER.pack(MAGIC, version, google_crc32c.value(body)) + body
 
     @classmethod
@@ -97,6 +107,7 @@ class ScanToken:
             buckets=_buckets(_list(facts["buckets"])),
             lease_id=_text(facts["lease"]) if "lease" in facts else None,
             database=_text(facts["database"]) if "database" in facts else None,
+            offsets="offsets" in facts,
         )
 
 
@@ -112,7 +123,7 @@ def _facts(token: bytes) -> dict[str, Any]:
     magic, version, crc = _HEADER.unpack_from(token)
     if magic != MAGIC:
         _refuse("it begins with other bytes")
-    if version not in (VERSION_WITHOUT_DATABASE, VERSION):
+    if not VERSION_WITHOUT_DATABASE <= version <= VERSION:
         _refuse(f"it is of version {version}, this is version {VERSION}")
     body = token[_HEADER.size :]
     if google_crc32c.value(body) != crc:
@@ -121,8 +132,10 @@ def _facts(token: bytes) -> dict[str, Any]:
         facts = json.loads(body)
     except (ValueError, RecursionError) as error:
         _refuse("its body is no json", error)
-    fields = _FIELDS | ({"database"} if version == VERSION else set())
+    fields = _FIELDS | _MORE_FIELDS[version]
     if not isinstance(facts, dict) or set(facts) - {"lease"} != fields:
+        _refuse("its fields are others")
+    if facts.get("offsets", True) is not True:
         _refuse("its fields are others")
     return facts
 

@@ -18,11 +18,11 @@ from penstock.engine.lookup.index_reads import IndexReads, read_index
 from penstock.engine.lookup.key_rows import KeyRows
 from penstock.engine.rows.read_errors import reading
 from penstock.engine.table.open_table import OpenTable
-from penstock.errors import PenstockError, SchemaMismatchError
+from penstock.errors import InvalidError, PenstockError, SchemaMismatchError
 from penstock.model.node.calls import LookupCall, LookupResult
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import NO_OFFSET
-from penstock.model.place.system_columns import FOUND
+from penstock.model.place.system_columns import FOUND, OFFSET_COLUMN
 from penstock.model.schema.projection import Projection
 from penstock.model.schema.schema import Schema
 from penstock.tablet.tablet import Tablet
@@ -30,12 +30,12 @@ from penstock.tablet.view.row_reads import read_row
 
 Offsets = npt.NDArray[np.int64]
 Parts = dict[BucketId, Offsets | None]
-Found = tuple[TableView, list[pa.Array], npt.NDArray[np.bool_]]
+Found = tuple[TableView, list[pa.Array], Offsets]
+"""The view, the columns of the rows in the order asked, and where the rows began: NO_OFFSET where there is none."""
 Buckets = TypeVar("Buckets", bound=Collection[BucketId])
 
 _SHORT_KEYS_MAX: Final = 1_000
 _PLANS_MAX: Final = 64
-_ONE_FOUND: Final = np.ones(1, np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,10 @@ class LookupPlan:
     value_names: tuple[str, ...]
     stored: pa.Schema
     shown: pa.Schema
+    offsets: bool
 
     @classmethod
-    def of(cls, schema: Schema, columns: tuple[str, ...] | None) -> LookupPlan:
+    def of(cls, schema: Schema, columns: tuple[str, ...] | None, *, offsets: bool) -> LookupPlan:
         """Return the plan of a lookup by a reader who knows that schema.
 
         Raises:
@@ -61,11 +62,18 @@ class LookupPlan:
             projection.names,
             tuple(column.name for column in values),
             pa.schema([pa.field(str(column.id), column.type) for column in values]),
-            pa.schema([*shown, pa.field(FOUND, pa.bool_(), nullable=False)]),
+            pa.schema(
+                [
+                    *shown,
+                    pa.field(FOUND, pa.bool_(), nullable=False),
+                    *([OFFSET_COLUMN.with_nullable(True)] if offsets else []),
+                ]
+            ),
+            offsets,
         )
 
 
-_PLANS: Final[WeakKeyDictionary[OpenTable, dict[tuple[int, tuple[str, ...] | None], LookupPlan]]] = WeakKeyDictionary()
+_PLANS: Final[WeakKeyDictionary[OpenTable, dict[tuple[object, ...], LookupPlan]]] = WeakKeyDictionary()
 """Making a plan takes as long as finding a row, and the same few are asked for again and again."""
 
 
@@ -113,6 +121,8 @@ def prefix_lookup(table: OpenTable, call: LookupCall) -> LookupResult:
         NotLeaderError: a bucket is not led here.
     """
     keys = KeyRows.of(table, call.keys)
+    if call.offsets:
+        raise InvalidError("a prefix lookup gives no offsets; scan the rows with a filter", table=table.info.path)
     if keys.count != 1:
         raise SchemaMismatchError("a prefix lookup takes one row", rows=keys.count)
     if keys.complete:
@@ -136,10 +146,14 @@ def _despite_drops(resolve: Callable[[], Buckets], look: Callable[[Buckets], Loo
 
 
 def _look_up(table: OpenTable, keys: KeyRows, parts: Parts, plan: LookupPlan) -> LookupResult:
-    view, values, found = (_find_one if keys.count == 1 else _find)(table, keys, parts, plan.stored)
+    view, values, offsets = (_find_one if keys.count == 1 else _find)(table, keys, parts, plan.stored)
     arrays = keys.arrays | dict(zip(plan.value_names, values, strict=True))
     columns = [arrays[name] for name in plan.names]
-    batch = pa.RecordBatch.from_arrays([*columns, pa.array(found, pa.bool_())], schema=plan.shown)
+    absent = offsets == NO_OFFSET
+    columns.append(pa.array(~absent, pa.bool_()))
+    if plan.offsets:
+        columns.append(pa.array(offsets, mask=absent))
+    batch = pa.RecordBatch.from_arrays(columns, schema=plan.shown)
     return LookupResult(batch, {table.name(bucket): view[bucket].visible for bucket in parts})
 
 
@@ -160,23 +174,23 @@ def _look_up_prefix(table: OpenTable, keys: KeyRows, buckets: list[BucketId], pr
 
 def _plan(table: OpenTable, call: LookupCall) -> LookupPlan:
     plans = _PLANS.setdefault(table, {})
-    plan = plans.get((call.schema_id, call.columns))
+    asked = (call.schema_id, call.columns, call.offsets)
+    plan = plans.get(asked)
     if plan is None:
         if len(plans) >= _PLANS_MAX:
             plans.clear()
-        plan = LookupPlan.of(table.known_schema(call.schema_id), call.columns)
-        plans[call.schema_id, call.columns] = plan
+        plan = plans[asked] = LookupPlan.of(table.known_schema(call.schema_id), call.columns, offsets=call.offsets)
     return plan
 
 
 def _find(table: OpenTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> Found:
-    """Return the columns of the rows in the order of the keys, null where there is none, and which there are."""
+    """Find many keys."""
     encoded = keys.encode()
     # The index is read in key order, in which neighbours are found together.
     sought = {bucket: sort_keys(encoded if rows is None else encoded.take(rows)) for bucket, rows in parts.items()}
     reads: IndexReads = {bucket: partial(Tablet.lookup, keys=some.keys) for bucket, some in sought.items()}
     view, found = read_index(table.committer, reads, short=keys.count <= _SHORT_KEYS_MAX)
-    places = np.full(keys.count, -1, np.int64)
+    places, begun = np.full(keys.count, -1, np.int64), np.full(keys.count, NO_OFFSET, np.int64)
     pieces: list[pa.RecordBatch] = []
     count = 0
     for bucket, rows in parts.items():
@@ -185,9 +199,10 @@ def _find(table: OpenTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> F
         with reading(table.name(bucket)):
             pieces.append(view[bucket].gather(offsets[hits], stored))
         order = sought[bucket].order[hits]
-        places[order if rows is None else rows[order]] = np.arange(count, count + len(order))
+        asked = order if rows is None else rows[order]
+        places[asked], begun[asked] = np.arange(count, count + len(order)), offsets[hits]
         count += len(order)
-    return view, _placed(pieces, places, stored), places != -1
+    return view, _placed(pieces, places, stored), begun
 
 
 def _find_one(table: OpenTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> Found:
@@ -198,8 +213,8 @@ def _find_one(table: OpenTable, keys: KeyRows, parts: Parts, stored: pa.Schema) 
         offset = int(found[bucket][0])
         if offset != NO_OFFSET:
             with reading(bucket):
-                return view, read_row(view[bucket], offset, stored), _ONE_FOUND
-    return view, [pa.nulls(1, field.type) for field in stored], ~_ONE_FOUND
+                return view, read_row(view[bucket], offset, stored), found[bucket]
+    return view, [pa.nulls(1, field.type) for field in stored], np.full(1, NO_OFFSET, np.int64)
 
 
 def _placed(pieces: list[pa.RecordBatch], places: Offsets, stored: pa.Schema) -> list[pa.Array]:

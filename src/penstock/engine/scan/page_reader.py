@@ -172,11 +172,13 @@ class PageReader:
             mask = plan.filter.mask_stored(batch)
             if not mask.all():
                 offsets, shown = offsets[mask], shown.filter(pa.array(mask))
+        if plan.offsets:
+            shown = pa.RecordBatch.from_arrays([*shown.columns, pa.array(offsets)], schema=plan.shown)
         return _Block(read_from, end, offsets, shown)
 
     def _joined(self, pieces: list[pa.RecordBatch], ends: list[int]) -> PageRows:
         if not pieces:
-            return PageRows((pa.RecordBatch.from_pylist([], schema=self._plan.projection.shown),))
+            return PageRows((pa.RecordBatch.from_pylist([], schema=self._plan.shown),))
         if len(pieces) == 1:
             return PageRows((pieces[0],))
         if sum(pa.ipc.get_record_batch_size(piece) for piece in pieces) >= APART_BYTES_MIN * len(pieces):

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.engine.scan.resume_token import ResumeToken
 from penstock.model.filter.filter import Filter
 from penstock.model.place.bucket import BucketId
+from penstock.model.place.system_columns import OFFSET_COLUMN
 from penstock.model.schema.projection import Projection
 from penstock.model.schema.schema import Schema
 
@@ -51,6 +52,12 @@ class ScanPlan:
     page_bytes: int
     end: int | None = None
     database: str | None = None
+    offsets: bool = False
+
+    @property
+    def shown(self) -> pa.Schema:
+        """Return the columns that readers see."""
+        return self.projection.shown.append(OFFSET_COLUMN) if self.offsets else self.projection.shown
 
     @property
     def stop(self) -> int:
@@ -70,4 +77,5 @@ class ScanPlan:
             filter=self.filter.to_bytes(),
             end=self.end,
             database=self.database,
+            offsets=self.offsets,
         ).encode()

@@ -20,7 +20,8 @@ from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import OFFSET_MAX
 
 MAGIC: Final = PAGE_TOKEN_MAGIC
-VERSION: Final = 3
+VERSION: Final = 4
+VERSION_WITHOUT_OFFSETS: Final = 3
 VERSION_WITHOUT_DATABASE: Final = 1
 VERSION_WITH_END: Final = 2
 TOKEN_BYTES_MAX: Final = 1 << 20
@@ -39,7 +40,8 @@ class ResumeToken:
 
     `log_offset` is the snapshot, `next_offset` where it goes on, `limit` how many rows are left to
     give (None: all), `columns` the ids of the projection, `end` the offset before which it ends (None:
-    the snapshot), `database` the id of the database (None: a token of before there were ids).
+    the snapshot), `database` the id of the database (None: a token of before there were ids). With `offsets`, which
+    a token of a database alone can have, rows come with theirs.
     """
 
     schema_id: int
@@ -52,6 +54,7 @@ class ResumeToken:
     filter: bytes
     end: int | None = None
     database: str | None = None
+    offsets: bool = False
 
     def encode(self) -> bytes:
         """Return the token as bytes."""
@@ -76,7 +79,7 @@ class ResumeToken:
         )
         version = VERSION_WITHOUT_DATABASE if self.end is None else VERSION_WITH_END
         if self.database is not None:
-            version = VERSION
+            version = VERSION if self.offsets else VERSION_WITHOUT_OFFSETS
             body += _END.pack(_NO_END if self.end is None else self.end) + bytes.fromhex(self.database)
         elif self.end is not None:
             body += _END.pack(self.end)
@@ -89,7 +92,7 @@ class ResumeToken:
         Raises:
             InvalidError: the bytes are no such token, are damaged, or of another version.
         """
-        body, end, database = _checked_body(token)
+        body, end, database, offsets = _checked_body(token)
         try:
             (table_id, partition_id, number, schema_id, log_offset, next_offset, limit, page_bytes, columns, size) = (
                 _BODY.unpack_from(body)
@@ -113,10 +116,11 @@ class ResumeToken:
             filter=filter_bytes,
             end=end,
             database=database,
+            offsets=offsets,
         )
 
 
-def _checked_body(token: bytes) -> tuple[bytes, int | None, str | None]:
+def _checked_body(token: bytes) -> tuple[bytes, int | None, str | None, bool]:
     if not isinstance(token, bytes):
         _refuse(f"it is a {type(token).__name__}, not bytes")
     if not _HEAD.size + _BODY.size <= len(token) <= TOKEN_BYTES_MAX:
@@ -130,14 +134,15 @@ def _checked_body(token: bytes) -> tuple[bytes, int | None, str | None]:
     if google_crc32c.value(body) != crc:
         _refuse("its checksum is wrong")
     if version == VERSION_WITHOUT_DATABASE:
-        return body, None, None
+        return body, None, None, False
     database = None
-    if version == VERSION:
+    if version >= VERSION_WITHOUT_OFFSETS:
         body, database = body[:-_DATABASE_BYTES], body[-_DATABASE_BYTES:].hex()
     if len(body) < _BODY.size + _END.size:
         _refuse("it is cut short")
     body, (end,) = body[: -_END.size], _END.unpack(body[-_END.size :])
-    return body, None if version == VERSION and end == _NO_END else end, database
+    has_end = version < VERSION_WITHOUT_OFFSETS or end != _NO_END
+    return body, end if has_end else None, database, version == VERSION
 
 
 def _refuse(why: str, cause: Exception | None = None) -> NoReturn:

@@ -46,6 +46,7 @@ def resumed_call(token: bytes, tables: Callable[[int], OpenTable], identity: Ide
         as_of=stored.log_offset,
         start=stored.next_offset,
         end=stored.end,
+        offsets=stored.offsets,
     )
 
 

@@ -291,7 +291,9 @@ class ScanService(ActsForPrincipal):
         if page_bytes > PAGE_BYTES_MAX:
             raise LimitError("a page is smaller than that; ask for less", page_bytes=page_bytes, max=PAGE_BYTES_MAX)
         database = self._identity.database
-        return ScanPlan(call.schema_id, bucket, 0, *self._rows(table, call), page_bytes, call.end, database)
+        return ScanPlan(
+            call.schema_id, bucket, 0, *self._rows(table, call), page_bytes, call.end, database, call.offsets
+        )
 
     def _rows(self, table: OpenTable, call: OpenScan) -> ScannedRows:
         schema = table.known_schema(call.schema_id)

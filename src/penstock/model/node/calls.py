@@ -112,6 +112,8 @@ class OpenScan:
     cut that pins the snapshot, or `lease_id` the lease. With `pin` the snapshot of a scan that has more
     than one page is pinned as a cut of its own.
 
+    With `offsets` each row has the column `_offset`, the offset at which it began.
+
     `scanner_id` is the session's name, which the caller chooses: opening it again gives the first page again, and
     not a second session, so a reply that was lost costs nothing.
     """
@@ -130,6 +132,7 @@ class OpenScan:
     end: int | None = None
     pin: bool = False
     scanner_id: str | None = None
+    offsets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +217,16 @@ class ChangePage:
 
 @dataclass(frozen=True, slots=True)
 class LookupCall:
-    """Look up rows by full key (`keys` has the key columns) or by the first key columns (`prefix`)."""
+    """Look up rows by full key (`keys` has the key columns) or by the first key columns (`prefix`).
+
+    With `offsets` each row has the column `_offset`, the offset at which it began, null where there is none.
+    """
 
     table_id: int
     schema_id: int
     keys: pa.RecordBatch
     columns: tuple[str, ...] | None = None
+    offsets: bool = False
 
 
 @dataclass(frozen=True, slots=True)

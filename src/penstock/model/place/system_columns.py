@@ -14,9 +14,11 @@ BUCKET: Final = "_bucket"
 PARTITION: Final = "_partition"
 FOUND: Final = "_found"
 
+OFFSET_COLUMN: Final = pa.field(OFFSET, pa.int64(), nullable=False)
+"""Where a change is, and where a row began."""
 SYSTEM_COLUMNS: Final = (
     pa.field(CHANGE_TYPE, pa.string(), nullable=False),
-    pa.field(OFFSET, pa.int64(), nullable=False),
+    OFFSET_COLUMN,
     pa.field(TIMESTAMP, pa.timestamp("us", tz="UTC"), nullable=False),
     pa.field(BUCKET, pa.int32(), nullable=False),
 )

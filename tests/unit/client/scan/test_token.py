@@ -83,7 +83,7 @@ def test_a_pickle_is_refused_without_being_loaded() -> None:
 def test_another_version_is_named() -> None:
     bad = bytearray(TOKEN.encode())
     bad[4] = 9
-    with pytest.raises(InvalidError, match="of version 9, this is version 2"):
+    with pytest.raises(InvalidError, match="of version 9, this is version 3"):
         ScanToken.decode(bytes(bad))
 
 

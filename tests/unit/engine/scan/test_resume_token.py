@@ -100,9 +100,9 @@ def test_numbers_out_of_range_are_refused(wrong: ResumeToken) -> None:
 
 def test_token_of_a_later_version_says_so() -> None:
     token = bytearray(TOKEN.encode())
-    token[4] = 4
+    token[4] = 5
 
-    with pytest.raises(InvalidError, match="version 4"):
+    with pytest.raises(InvalidError, match="version 5"):
         ResumeToken.decode(bytes(token))
 
 

@@ -21,7 +21,7 @@ class RemoteLookup:
 
     def rows(self, call: LookupCall) -> LookupResult:
         """Return one row for each key in the order asked, with `_found`."""
-        subject = ("lookup", call.table_id, call.schema_id, call.columns)
+        subject = ("lookup", call.table_id, call.schema_id, call.columns, call.offsets)
         return self._calls.ask(wire.LOOKUP, subject=subject, call=_plain_keys(call))
 
     def prefix(self, call: LookupCall) -> LookupResult:

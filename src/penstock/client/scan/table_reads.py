@@ -1,0 +1,65 @@
+"""The scans and cuts of a table handle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow.compute as pc
+
+from penstock.client.cut.cut import Cut, CutLike
+from penstock.client.cut.cut_pin import CutPin
+from penstock.client.hold.lease_handle import LeaseHandle
+from penstock.client.link.buckets import BucketName
+from penstock.client.link.link import Link
+from penstock.client.scan.builder import ScanBuilder
+from penstock.client.scan.request import ScanSource
+from penstock.client.scan.scan import Scan
+from penstock.model.table.table import TableInfo
+
+
+class TableReads:
+    """The part of a table handle that reads all rows of a table at one cut. Thread-safe."""
+
+    _link: Link
+    _info: TableInfo
+
+    def new_scan(self) -> ScanBuilder:
+        """Begin to say what to scan."""
+        return ScanBuilder(self._link, self._info)
+
+    def scan(
+        self,
+        columns: Iterable[str] | None = None,
+        filter: str | pc.Expression | None = None,
+        limit: int | None = None,
+        as_of: CutLike | None = None,
+        source: ScanSource | str = ScanSource.LIVE_KV,
+        *,
+        buckets: Iterable[BucketName] | None = None,
+        lease: LeaseHandle | str | None = None,
+        offsets: bool = False,
+    ) -> Scan:
+        """Scan the table at one cut: the present one, or `as_of`. The live rows of a log table are its log.
+
+        With `offsets` each row has the column `_offset`: the offset at which it began.
+
+        Raises:
+            InvalidError: the request is wrong.
+            OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
+            TableNotFoundError: the table was dropped.
+        """
+        builder = self.new_scan()
+        if self._info.keyed or source != ScanSource.LIVE_KV:
+            builder = builder.with_source(source)
+        builder = builder.select(columns).filter(filter).limit(limit).buckets(buckets).as_of(as_of).offsets(offsets)
+        return (builder if lease is None else builder.lease(lease)).execute()
+
+    def cut(self) -> Cut:
+        """Return the present cut: one offset for each bucket, all of one moment. A lease can pin it.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+        """
+        pin = CutPin.take(self._link, self._info.table_id)
+        pin.release()
+        return Cut(pin.offsets, database=self._link.database, table_id=self._info.table_id, births=pin.births)
