@@ -1,7 +1,8 @@
 """The code in README and documentation runs as it stands, and prints what it says it prints.
 
 The blocks of the README are one session, and run twice in one directory, as a reader who tries them again would. The
-blocks of a page of the documentation are one session. The pages about Python, Spark and the command line have tests of their own. Shell commands that would serve for ever are read, not run.
+blocks of a page of the documentation are one session. The pages about Python, Spark and the command line have tests of
+their own. Shell commands that would serve for ever are read, not run.
 """
 
 from __future__ import annotations
