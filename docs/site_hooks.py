@@ -24,7 +24,9 @@ def on_page_markdown(markdown: str, *, page: Any, **_facts: Any) -> str:
     if not page.file.src_uri.startswith("reference/"):
         return markdown
     # Hooks are loaded by path, and so is what they need: this directory is no package.
-    spec = spec_from_file_location("reference_tables", Path(__file__).with_name("reference_tables.py"))
+    spec = spec_from_file_location(
+        "reference_tables", Path(__file__).with_name("reference_tables.py")
+    )
     assert spec is not None
     assert spec.loader is not None
     tables = module_from_spec(spec)
@@ -36,19 +38,31 @@ def on_page_markdown(markdown: str, *, page: Any, **_facts: Any) -> str:
 def _pages(nav: Any) -> Iterator[str]:
     if isinstance(nav, str):
         yield nav
-    for inner in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+    for inner in (
+        nav.values()
+        if isinstance(nav, dict)
+        else nav
+        if isinstance(nav, list)
+        else ()
+    ):
         yield from _pages(inner)
 
 
 def _expanded(nav: Any, docs: Path, named: set[str]) -> Any:
     if isinstance(nav, dict):
-        return {title: _expanded(inner, docs, named) for title, inner in nav.items()}
+        return {
+            title: _expanded(inner, docs, named)
+            for title, inner in nav.items()
+        }
     if not isinstance(nav, list):
         return nav
     made: list[Any] = []
     for entry in nav:
         if isinstance(entry, str) and entry.endswith("/*"):
-            found = sorted(str(page.relative_to(docs)) for page in (docs / entry[:-2]).glob("*.md"))
+            found = sorted(
+                str(page.relative_to(docs))
+                for page in (docs / entry[:-2]).glob("*.md")
+            )
             made += [page for page in found if page not in named]
         else:
             made.append(_expanded(entry, docs, named))
