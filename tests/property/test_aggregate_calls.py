@@ -78,7 +78,7 @@ def spans_of(write: QueuedWrite) -> dict[int, tuple[int, int]]:
 
 
 def commit_together(table: OpenTable, writes: list[QueuedWrite]) -> None:
-    table.committer.run(lambda: table.committer.commit_now(writes))
+    table.committer.run(lambda: table.committer.commit(table.committer.plan(writes)))
 
 
 @pytest.mark.parametrize("first_seed", range(0, SEEDS, 20))

@@ -1,28 +1,43 @@
-"""The committer: one per table, the only one who changes it.
+"""The committer of a table: it alone changes the table.
 
-It drains the calls that wait, plans them in order, appends all, syncs the touched files side by
-side, then publishes ends, index and one immutable view at once. So group commit, table-wide cuts
-and barriers come from one place. A group that a disk refuses anywhere is taken back everywhere before
-another follows; if it cannot be, none does: the last group alone may be in some of its buckets only,
-and opening the table cuts it off. Steps of background work that swap files run here too, between
-groups. It has a thread of its own, so that an interrupted caller never leaves half a commit.
+It has a thread of its own, so that an interrupted caller never leaves half a commit. Waiting calls become a group,
+and the group goes through these states. Nothing of it is seen before it is published.
+
+    state      what happens in it                                    what it leads to
+    ---------  ----------------------------------------------------  ------------------------------------------
+    waiting    calls queue up, steps among them                      admitted, with all that may go together
+    admitted   the owners of the table let each call in; one that    planned; answered, if the call is refused
+               changes something first (undoes what an expired
+               owner left) waits until those before are answered
+    planned    each call is planned against the view and all calls   appended; answered, if a call cannot be
+               before it; nothing is touched                         planned; or the plan is dropped
+    appended   each bucket's batches are in its log                  synced; else taken back, and answered
+    synced     what was appended is durable                          published; else taken back, and answered
+    published  ends and index are changed, then one immutable view   answered; where a bucket cannot show its
+               of all buckets is shown                               part, its callers are told to reopen it
+    answered   each caller has its offsets or its error
+
+A group is answered before the next one is planned. So group commit, table-wide cuts and barriers come from one
+place. `ShardLog` takes a group from planned to synced, or says that it was taken back, or that it is in doubt: then
+the table plans nothing more until that is settled.
+
+A *step* is anything else that changes the table: a swap of files, an act of an owner. It runs between two groups
+and may plan and commit writes of its own.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
-from penstock.codec.stored.group_mark import GroupMark, encode_members
 from penstock.engine.catalog.terms import Terms
 from penstock.engine.commit.group import QueuedWrite, WriteGroup
 from penstock.engine.commit.pending_result import PendingResult
 from penstock.engine.commit.queue import WriteQueue
-from penstock.engine.commit.refusals import refusal
-from penstock.engine.commit.sync_pool import SyncPool
-from penstock.errors import BucketFailedError, InternalError, PenstockError, UnavailableError
+from penstock.engine.commit.shard_log import NotAppended, ShardLog
+from penstock.errors import BucketFailedError, InternalError, PenstockError
 from penstock.model.node.calls import WriteCall
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
@@ -59,9 +74,12 @@ TableView = Mapping[BucketId, TabletView]
 
 
 class Committer:
-    """Orders all writes and swaps of one table. Thread-safe."""
+    """Orders all writes and swaps of one table.
 
-    def __init__(self, name: str, terms: Terms, clock: Clock, syncs: SyncPool) -> None:
+    Thread-safe: the queue has a lock; all else is changed on the committer's thread, index and views under `published`.
+    """
+
+    def __init__(self, name: str, terms: Terms, clock: Clock, log: ShardLog) -> None:
         self.view: TableView = {}
         self.published = threading.Condition()
         """Held while index and view change; notified when a view is new."""
@@ -69,11 +87,8 @@ class Committer:
         self._name = name
         self._terms = terms
         self._clock = SteadyClock(clock)
-        self._syncs = syncs
-        self._tablets: dict[BucketId, Tablet] = {}
-        self._group = -1
-        self._doubt: list[Tablet] = []
-        """Buckets that may have a part of a group which was not committed."""
+        self._log = log
+        self._tablets: Mapping[BucketId, Tablet] = {}
         self._queue = WriteQueue(self._start)
         self._thread: threading.Thread | None = None
 
@@ -97,14 +112,6 @@ class Committer:
         self._queue.put(write)
         return write.done.result()
 
-    def run(self, step: Callable[[], T]) -> T:
-        """Run a step between two groups of writes and publish what it changed."""
-        if self._thread is threading.current_thread():
-            return step()
-        answer: PendingResult[T] = PendingResult()
-        self._queue.put((step, answer))
-        return answer.result()
-
     def write_found(self, find: Callable[[], QueuedWrite]) -> QueuedWrite:
         """Commit the write that `find` makes of the present view; nothing is written in between.
 
@@ -115,22 +122,50 @@ class Committer:
         def both() -> QueuedWrite:
             write = find()
             if write.parts:
-                self._commit([write])
+                self._take([write])
                 write.done.result()
             return write
 
         return self.run(both)
+
+    def run(self, step: Callable[[], T]) -> T:
+        """Run a step between two groups of writes and publish what it changed."""
+        if self._thread is threading.current_thread():
+            return step()
+        answer: PendingResult[T] = PendingResult()
+        self._queue.put((step, answer))
+        return answer.result()
+
+    def plan(self, writes: list[QueuedWrite]) -> WriteGroup:
+        """Plan writes that are the table's own, all or none, and change nothing; only inside a step.
+
+        Raises:
+            PenstockError: one of them cannot be planned.
+        """
+        group = self._planned(writes)
+        for write in writes:
+            if write.done.done():
+                write.done.result()
+        return group
+
+    def commit(self, group: WriteGroup) -> None:
+        """Commit what was planned in this very step, in one group.
+
+        Raises:
+            PenstockError: the first cause. A bucket that failed may have kept others from being applied.
+        """
+        self._finish(group)
+        for write in group.accepted:
+            write.done.result()
 
     def add_tablets(self, tablets: Mapping[BucketId, Tablet]) -> None:
         """Take up buckets."""
 
         def add() -> None:
             for tablet in tablets.values():
-                tablet.exclusively = self.run
                 if self.guard is not None:
                     self.guard.adopt(tablet)
-            self._tablets = {**self._tablets, **tablets}
-            self._group = max([self._group, *(tablet.state.group for tablet in tablets.values())])
+            self._lead({**self._tablets, **tablets})
             # Timestamps never go back: behind ones that are far ahead of the clock they go on, and do not stand still.
             self._clock.go_on_from(max((tablet.state.timestamp_ms for tablet in tablets.values()), default=0))
 
@@ -138,35 +173,26 @@ class Committer:
 
     def replace_tablet(self, tablet: Tablet) -> None:
         """Put a reopened bucket in the place of the failed one; only inside a step."""
-        tablet.exclusively = self.run
-        self._tablets = {**self._tablets, tablet.bucket: tablet}
-
-    def take_back_all(self) -> None:
-        """Take back what is left of a group that was not committed; only inside a step.
-
-        Raises:
-            BucketFailedError: the disk still refuses; the table takes no writes.
-        """
-        self._doubt = [tablet for tablet in self._doubt if not tablet.take_back()]
-        self._check_certain()
-
-    def _check_certain(self) -> None:
-        if self._doubt:
-            raise BucketFailedError(
-                "table takes no writes: the disk did not let a failed one be taken back; reopen it",
-                bucket=self._doubt[0].bucket,
-            ) from self._doubt[0].failure
+        self._lead({**self._tablets, tablet.bucket: tablet})
 
     def remove_tablets(self, buckets: list[BucketId]) -> list[Tablet]:
         """Let go of buckets; they vanish from the view."""
 
         def remove() -> list[Tablet]:
-            left = dict(self._tablets)
-            gone = [left.pop(bucket) for bucket in buckets if bucket in left]
-            self._tablets = left
+            kept = dict(self._tablets)
+            gone = [kept.pop(bucket) for bucket in buckets if bucket in kept]
+            self._lead(kept)
             return gone
 
         return self.run(remove)
+
+    def take_back_all(self) -> None:
+        """Take back what there may be of a group in doubt; only inside a step.
+
+        Raises:
+            BucketFailedError: the disk still refuses; the table takes no writes.
+        """
+        self._log.settle()
 
     def close(self, reason: PenstockError) -> None:
         """Finish what waits, then refuse everything; idempotent."""
@@ -184,7 +210,7 @@ class Committer:
     def _work(self) -> None:
         while (work := self._queue.take()) is not None:
             if isinstance(work, list):
-                self._commit_or_fail(work)
+                self._take_or_fail(work)
             else:
                 self._step(*work)
             del work  # an idle committer must not keep alive what a step held: files wait for their last reader
@@ -192,47 +218,17 @@ class Committer:
     def _step(self, step: Callable[[], Any], answer: PendingResult[Any]) -> None:
         try:
             result = step()
-        except BaseException as error:  # noqa: BLE001 - handed to whoever asked for the step
-            self._publish({})
+        except BaseException as error:  # noqa: BLE001 - handed to the caller, who waits for the step
+            self._show_all()
             answer.set_exception(error)
         else:
-            self._publish({})
+            self._show_all()
             answer.set_result(result)
 
-    def commit_now(self, writes: list[QueuedWrite]) -> None:
-        """Commit writes that are the table's own, in one group, all or none; only inside a step.
-
-        Raises:
-            PenstockError: the first cause. A bucket that failed may have kept others from being applied.
-        """
-        self.commit_planned(self.plan_now(writes))
-
-    def plan_now(self, writes: list[QueuedWrite]) -> WriteGroup:
-        """Plan writes that are the table's own, all or none, and change nothing; only inside a step.
-
-        Raises:
-            PenstockError: one of them cannot be planned.
-        """
-        group = self._planned(writes)
-        for write in writes:
-            if write.done.done():
-                write.done.result()
-        return group
-
-    def commit_planned(self, group: WriteGroup) -> None:
-        """Commit what was planned in this very step.
-
-        Raises:
-            PenstockError: as `commit_now` has it.
-        """
-        self._commit_planned(group)
-        for write in group.accepted:
-            write.done.result()
-
-    def _commit_or_fail(self, calls: list[QueuedWrite]) -> None:
-        """Commit; a bug on the way fails the buckets concerned and says so to every caller that waits."""
+    def _take_or_fail(self, calls: list[QueuedWrite]) -> None:
+        """Take waiting calls; a bug on the way fails the buckets concerned, and every caller that waits is told."""
         try:
-            self._commit(calls)
+            self._take(calls)
         except BaseException as error:  # noqa: BLE001 - handed to the callers, who wait for it
             for bucket in {bucket for call in calls for bucket in call.parts if bucket in self._tablets}:
                 self._tablets[bucket].failure = error
@@ -242,94 +238,67 @@ class Committer:
                     broken.__cause__ = error
                     call.done.set_exception(broken)
 
-    def _commit(self, calls: list[QueuedWrite]) -> None:
+    def _take(self, calls: list[QueuedWrite]) -> None:
+        """Take calls from waiting to answered."""
+        for admitted in self._admitted(calls):
+            self._finish(self._planned(admitted))
+
+    def _admitted(self, calls: list[QueuedWrite]) -> Iterator[list[QueuedWrite]]:
+        """Yield the calls that are let in: all together, but for what must be answered before one is asked about."""
         if self.guard is None:
-            self._commit_group(calls)
+            yield calls
             return
-        ready: list[QueuedWrite] = []
+        admitted: list[QueuedWrite] = []
         for call in calls:
+            if admitted and self.guard.wants_settling(call):
+                yield admitted
+                admitted = []
             try:
-                if self.guard.wants_settling(call):
-                    self._commit_group(ready)
-                    ready = []
                 self.guard.admit(call)
             except BaseException as error:  # noqa: BLE001 - handed to the caller, who waits for it
                 call.done.set_exception(error)
             else:
-                ready.append(call)
-        self._commit_group(ready)
-
-    def _commit_group(self, calls: list[QueuedWrite]) -> None:
-        self._commit_planned(self._planned(calls))
+                admitted.append(call)
+        yield admitted
 
     def _planned(self, calls: list[QueuedWrite]) -> WriteGroup:
-        group = WriteGroup(self._tablets, self._terms, self._clock, self._check_certain)
+        """Return calls as a group; one that cannot be planned is answered, and is not in it."""
+        group = WriteGroup(self._tablets, self._terms, self._clock, self._log.check)
         for shape, alike in groupby(calls, key=lambda call: call.shape):
             for unit in [list(alike)] if shape is not None else [[call] for call in alike]:
                 group.add(unit)
         return group
 
-    def _commit_planned(self, group: WriteGroup) -> None:
-        touched = [self._tablets[bucket] for bucket in group.entries]
-        failed: dict[BucketId, BaseException] = {}
-        if touched:
-            self._group += 1
-            if not self._store(group, touched):
+    def _finish(self, group: WriteGroup) -> None:
+        """Take a group from planned to answered."""
+        unseen: dict[BucketId, BucketFailedError] = {}
+        if group.entries:
+            try:
+                number = self._log.append(group.entries)
+            except NotAppended as refused:
+                group.refuse(refused)
                 return
-            with self.published:
-                views: dict[BucketId, TabletView] = {}
-                for tablet in touched:
-                    self._publish_tablet(tablet, group, views, failed)
-                self._show(views)
-        for tablet in touched:
-            if tablet.bucket not in failed and tablet.wants_roll():
-                self._roll(tablet)
+            unseen = self._publish(group, number)
         self._queue.expect_again(len(group.accepted))
-        for call in group.accepted:
-            _answer(call, failed)
+        group.answer(unseen)
 
-    def _store(self, group: WriteGroup, touched: list[Tablet]) -> bool:
-        """Make a group durable in all of its buckets; otherwise take it back in all, and tell its callers why."""
-        places = [(bucket.partition_id, bucket.bucket) for bucket in group.entries]
-        mark = GroupMark(self._group, encode_members(places) if len(places) > 1 else b"")
-        try:
-            for tablet in touched:
-                failing = tablet.bucket
-                tablet.append(group.entries[failing], mark)
-            errors = self._syncs.run_all([tablet.sync for tablet in touched])
-        except (OSError, BucketFailedError) as error:
-            self._take_back(touched)
-            refused = refusal(error, failing) if isinstance(error, OSError) else error
-            for call in group.accepted:
-                doubt = _taken_back(call, {failing: error}, in_doubt=True) if self._doubt else None
-                call.done.set_exception(doubt or refused)
-            return False
-        except BaseException:
-            self._take_back(touched)
-            raise
-        failed = {t.bucket: e for t, e in zip(touched, errors, strict=True) if e is not None}
-        if failed:
-            self._take_back(touched)
-            for call in group.accepted:
-                call.done.set_exception(_taken_back(call, failed, in_doubt=bool(self._doubt)))
-        return not failed
-
-    def _take_back(self, touched: list[Tablet]) -> None:
-        self._doubt = touched
-        self._doubt = [tablet for tablet in touched if not tablet.take_back()]
-
-    def _publish_tablet(
-        self,
-        tablet: Tablet,
-        group: WriteGroup,
-        views: dict[BucketId, TabletView],
-        failed: dict[BucketId, BaseException],
-    ) -> None:
-        try:
-            planned = group.planned(tablet.bucket)
-            views[tablet.bucket] = tablet.publish(group.entries[tablet.bucket], planned, self._group)
-        except BucketFailedError as error:
-            failed[tablet.bucket] = error
+    def _publish(self, group: WriteGroup, number: int) -> dict[BucketId, BucketFailedError]:
+        """Show what is durable of a group; return the buckets that cannot show their part."""
+        views: dict[BucketId, TabletView] = {}
+        unseen: dict[BucketId, BucketFailedError] = {}
+        with self.published:
+            for bucket, entries in group.entries.items():
+                try:
+                    views[bucket] = self._tablets[bucket].publish(entries, group.planned(bucket), number)
+                except BucketFailedError as error:
+                    unseen[bucket] = error
+            for bucket, view in views.items():
+                self._tablets[bucket].view = view
+            self._show()
+        for bucket in views:
+            if self._tablets[bucket].wants_roll():
+                self._roll(self._tablets[bucket])
+        return unseen
 
     def _roll(self, tablet: Tablet) -> None:
         # A segment that cannot be finished fails its bucket; the write itself is durable and stands.
@@ -337,43 +306,18 @@ class Committer:
             tablet.roll()
         except BucketFailedError:
             return
-        self._publish({})
+        self._show_all()
 
-    def _publish(self, views: dict[BucketId, TabletView]) -> None:
+    def _lead(self, tablets: Mapping[BucketId, Tablet]) -> None:
+        for tablet in tablets.values():
+            tablet.exclusively = self.run
+        self._tablets = tablets
+        self._log.lead(tablets)
+
+    def _show_all(self) -> None:
         with self.published:
-            self._show(views)
+            self._show()
 
-    def _show(self, views: dict[BucketId, TabletView]) -> None:
-        for bucket, view in views.items():
-            self._tablets[bucket].view = view
+    def _show(self) -> None:
         self.view = {bucket: tablet.view for bucket, tablet in self._tablets.items()}
         self.published.notify_all()
-
-
-def _taken_back(call: QueuedWrite, failed: Mapping[BucketId, BaseException], *, in_doubt: bool) -> PenstockError:
-    hit = [bucket for bucket in call.ranges if bucket in failed] or list(failed)
-    if in_doubt:
-        told: PenstockError = BucketFailedError(
-            "the bucket failed, and the disk did not let the write be taken back; reopen the table, "
-            "the write is in it whole or not at all then",
-            failed=hit,
-            applied={},
-        )
-    elif hit[0] in call.ranges:
-        told = BucketFailedError("the bucket failed; nothing was written, reopen it", failed=hit, applied={})
-    else:
-        told = UnavailableError("a write beside this one failed; nothing was written, try again", failed=hit)
-    told.__cause__ = failed[hit[0]]
-    return told
-
-
-def _answer(call: QueuedWrite, failed: Mapping[BucketId, BaseException]) -> None:
-    hit = [bucket for bucket in call.ranges if bucket in failed]
-    if not hit:
-        call.done.set_result(call.ranges)
-        return
-    error = BucketFailedError(
-        "the write is durable, but a bucket cannot show it; reopen that", failed=hit, applied=dict(call.ranges)
-    )
-    error.__cause__ = failed[hit[0]]
-    call.done.set_exception(error)

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from penstock.engine.catalog.terms import Terms
 from penstock.engine.commit.pending_result import PendingResult
-from penstock.errors import NotLeaderError
+from penstock.engine.commit.shard_log import NotAppended
+from penstock.errors import BucketFailedError, NotLeaderError
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import BatchKind
 from penstock.model.place.facts import NO_ID, BatchFacts
@@ -90,6 +91,24 @@ class WriteGroup:
     def planned(self, bucket: BucketId) -> Planned:
         """Return all that was planned for a bucket."""
         return self._planners[bucket].planned
+
+    def refuse(self, refused: NotAppended) -> None:
+        """Tell every caller why the group is not in the log."""
+        for call in self.accepted:
+            call.done.set_exception(refused.told(call.ranges))
+
+    def answer(self, unseen: Mapping[BucketId, BaseException]) -> None:
+        """Tell every caller where its changes are, but for the buckets that cannot show theirs."""
+        for call in self.accepted:
+            hit = [bucket for bucket in call.ranges if bucket in unseen] if unseen else ()
+            if not hit:
+                call.done.set_result(call.ranges)
+                continue
+            error = BucketFailedError(
+                "the write is durable, but a bucket cannot show it; reopen that", failed=hit, applied=dict(call.ranges)
+            )
+            error.__cause__ = unseen[hit[0]]
+            call.done.set_exception(error)
 
     def add(self, calls: Sequence[QueuedWrite]) -> None:
         """Plan calls of one shape together, or a single call; a failure is theirs alone."""

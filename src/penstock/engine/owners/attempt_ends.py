@@ -57,7 +57,7 @@ def _end(table: OpenTable, guard: OwnerAdmission, stamp: OwnerStamp, rows: int) 
         return AttemptEnd(stamp.attempt, 0)
     marks = dict.fromkeys(mine, _no_rows(table.schema))
     write = QueuedWrite(marks, 0, 0, sequence=rows, stamp=stamp, kind=BatchKind.ATTEMPT_END)
-    table.committer.commit_now([write])
+    table.committer.commit(table.committer.plan([write]))
     return AttemptEnd(stamp.attempt, rows)
 
 

@@ -142,14 +142,14 @@ class StagedCommit:
 
         `verified` is what `verify` returned in this very step, if it did: the plan still holds.
         """
-        record = owner.record
+        record, committer = owner.record, self._table.committer
         if record.accepted:
             if verified is not None and verified.plan is not None:
-                self._table.committer.commit_planned(verified.plan)
+                committer.commit(verified.plan)
             else:
                 files = self._accepted(owner, record.committed, record.accepted)
                 for buckets in self._portions(files):
-                    self._table.committer.commit_now(self._writes(owner, files, buckets))
+                    committer.commit(committer.plan(self._writes(owner, files, buckets)))
             self._owners.save(owner, replace(record, accepted=(), offsets=self._undo.offsets(owner)))
         self._rows.remove(file for file in self._rows.of(record.number) if file.epoch <= record.committed)
 
@@ -195,13 +195,13 @@ class StagedCommit:
         """Return the plan of staged calls, None if it is too large to keep, and whether rows go by it."""
         committer = self._table.committer
         if sum(self._rows.size_bytes(file) for file in files) <= TOGETHER_BYTES_MAX:
-            plan = committer.plan_now(self._writes(owner, files, None))
+            plan = committer.plan(self._writes(owner, files, None))
             return plan, removes_rows(plan)
         removes = False
         for buckets in self._portions(files):
             writes = self._writes(owner, files, buckets)
             if self._may_refuse(writes):
-                removes |= removes_rows(committer.plan_now(writes))
+                removes |= removes_rows(committer.plan(writes))
             else:
                 # Their rows replace others or are ignored, whatever they are: no plan of them can fail.
                 removes |= any(request.deletes is not None for write in writes for request in write.parts.values())

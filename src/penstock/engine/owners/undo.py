@@ -111,7 +111,7 @@ class OwnerUndo:
             for kind, request in plan.requests
         ]
         if writes:
-            self._table.committer.commit_now(writes)
+            self._table.committer.commit(self._table.committer.plan(writes))
             # Others may have written what this took back, and be undone later: by then it must not be compacted away.
             start = owner.reach.get(bucket, owner.pending[bucket])
             for other in self._store:

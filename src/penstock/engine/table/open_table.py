@@ -15,6 +15,7 @@ from penstock.engine.catalog.terms import Terms
 from penstock.engine.commit.committer import Committer, TableView
 from penstock.engine.commit.group import QueuedWrite, Ranges
 from penstock.engine.commit.router import NO_PARTITION, WriteRouter
+from penstock.engine.commit.segment_log import SegmentLog
 from penstock.engine.commit.sync_pool import SyncPool
 from penstock.engine.table.bucket_names import naming
 from penstock.engine.table.dropped_buckets import DroppedBuckets
@@ -58,7 +59,7 @@ class OpenTable:
     ) -> None:
         self.info = info
         self.schema = tablet_schema(info)
-        self.committer = Committer(str(info.table_id), terms, clock, syncs)
+        self.committer = Committer(str(info.table_id), terms, clock, SegmentLog(syncs))
         self._catalog = catalog
         self._open_tablets = open_tablets
         self._terms = terms

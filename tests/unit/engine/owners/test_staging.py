@@ -408,13 +408,13 @@ def test_whole_rows_of_a_large_epoch_are_planned_once_also_where_a_column_is_req
     rig.stage(whole, task, FIRST)
     rig.stage(whole, task, FIRST)
     plans: list[int] = []
-    plan_now = rig.table.committer.plan_now
+    plan = rig.table.committer.plan
 
     def counted(writes: list[QueuedWrite]) -> WriteGroup:
         plans.append(len(writes))
-        return plan_now(writes)
+        return plan(writes)
 
-    monkeypatch.setattr(rig.table.committer, "plan_now", counted)
+    monkeypatch.setattr(rig.table.committer, "plan", counted)
 
     rig.owners.commit(owner, 1, {FIRST: 40})
 
