@@ -10,9 +10,19 @@ PYTHON ?= $(or $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done),python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.installed
 PEERS := $(VENV)/.installed-bench
 RELEASE_TOOLS := $(VENV)/.installed-release
+# The distribution without code, which the console script's environment has besides the client.
+WHOLE := packages/penstock-db
+PROJECTS := pyproject.toml $(WHOLE)/pyproject.toml $(WHOLE)/hatch_build.py
+# What an installation depends on: a change of a linter's setting installs nothing.
+PRINT := import hashlib, pathlib, sys, tomllib; \
+	project = tomllib.loads(pathlib.Path("pyproject.toml").read_text()); \
+	parts = [repr((project["project"], project["build-system"], project["tool"]["hatch"]))]; \
+	parts += [pathlib.Path(name).read_text() for name in sys.argv[1:]]; \
+	print(hashlib.sha256("".join(parts).encode()).hexdigest())
 
 # What follows a verb: `make test ARGS="-k torn -n 0"`.
 ARGS ?=
@@ -29,10 +39,16 @@ install: $(STAMP) ## Build .venv with the package (editable) and every tool
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(STAMP): pyproject.toml | $(BIN)/python
-	@echo "building $(VENV): some 730 MB to download where pip has them not yet, most of it PySpark"
-	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'
-	@touch $@
+# The distribution had the name `penstock` once: it goes first, or its end would take the console script along.
+$(STAMP): $(PROJECTS) | $(BIN)/python
+	@wanted=$$($(BIN)/python -c '$(PRINT)' $(filter-out pyproject.toml,$^)); \
+	old=$$(compgen -G '$(VENV)/lib/python3*/site-packages/penstock-[0-9]*.dist-info' || true); \
+	if [ "$$wanted" != "$$(cat $@ 2>/dev/null)" ] || [ -n "$$old" ] || [ ! -x $(BIN)/penstock ]; then \
+		echo "building $(VENV): some 730 MB to download where pip has them not yet, most of it PySpark"; \
+		[ -z "$$old" ] || $(PIP) uninstall --quiet --yes penstock; \
+		$(PIP) install --quiet --editable '.[dev]' --editable $(WHOLE); \
+	fi; \
+	echo "$$wanted" > $@
 
 fmt: $(STAMP) ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix-only --quiet .
@@ -54,7 +70,7 @@ demo: $(STAMP) ## See it work: a Spark job, two crashes, every total checked (AR
 	$(BIN)/penstock demo $(ARGS)
 
 $(PEERS): pyproject.toml | $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(PIP) install --quiet --editable '.[bench]'
 	@touch $@
 
 bench: $(PEERS) ## Measure every job beside its peers: quickly, or as ARGS="--rows 1000000" says
@@ -64,7 +80,7 @@ docs: $(STAMP) ## Build the documentation into site/ (ARGS="serve" to read it wh
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --strict --quiet)
 
 $(RELEASE_TOOLS): pyproject.toml | $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
+	$(PIP) install --quiet --editable '.[release]'
 	@touch $@
 
 # What users get is what is checked: the wheel, in an environment that has nothing else.

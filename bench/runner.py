@@ -86,7 +86,7 @@ def _end_if_ending(error: BaseException) -> None:
 def facts(work: Workload) -> dict[str, str]:
     """Return where, when and with what this was measured."""
     memory = psutil.virtual_memory().total / 2**30
-    packages = ("penstock", "pyarrow", "numpy", "rocksdict")
+    packages = ("penstock-db-client", "pyarrow", "numpy", "rocksdict")
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "machine": f"{_processor()}, {os.cpu_count()} cores, {memory:.0f} GB, {platform.system()}",

@@ -30,7 +30,7 @@ class PenstockEmbedded:
 
     def settings(self) -> str:
         """Return version and durability."""
-        return f"{version('penstock')}; fsync before a write returns, exact changelog, 1 bucket, all defaults"
+        return f"{version('penstock-db-client')}; fsync before a write returns, exact changelog, 1 bucket, all defaults"
 
     def session(self) -> PenstockSession:
         """Share the connection, as threads do."""

@@ -32,7 +32,8 @@ class PenstockServed:
 
     def settings(self) -> str:
         """Return version and durability."""
-        return f"{version('penstock')}; a process of its own, Flight; fsync before a write returns, exact changelog"
+        ours = version("penstock-db-client")
+        return f"{ours}; a process of its own, Flight; fsync before a write returns, exact changelog"
 
     def session(self) -> PenstockSession:
         """Connect to it."""

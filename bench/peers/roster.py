@@ -40,7 +40,7 @@ def find(name: str) -> Peer:
     try:
         peer: Peer = importlib.import_module(f"bench.peers.{name}").PEER
     except ModuleNotFoundError as error:
-        raise PeerError(f"{error}; pip install 'penstock[bench]'") from error
+        raise PeerError(f"{error}; pip install --editable '.[bench]'") from error
     why = peer.missing()
     if why is not None:
         raise PeerError(why)

@@ -99,7 +99,7 @@ class SparkCluster:
 def _spark_home() -> Path:
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
-        raise InternalError("there is no Spark here; pip install 'penstock[spark]'")
+        raise InternalError("there is no Spark here; pip install 'penstock-db[spark]'")
     return Path(found.origin).parent
 
 

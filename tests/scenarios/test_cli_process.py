@@ -266,7 +266,7 @@ def test_sql_without_duckdb_says_what_to_install(data: Path, tmp_path: Path) -> 
     done = run("sql", "SELECT 1", url=str(data), PYTHONPATH=str(tmp_path))
 
     assert done.returncode == 2
-    assert "pip install 'penstock[sql]'" in done.stderr
+    assert "pip install 'penstock-db[sql]'" in done.stderr
 
 
 def test_sql_leaves_nothing_but_its_rows(data: Path) -> None:

@@ -20,6 +20,7 @@ FILES_MAX = 15
 VAGUE_NAMES = frozenset(("util", "utils", "helper", "helpers", "common", "base", "manager", "core", "misc"))
 OPEN_WORK = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:work|home|root|Users)/\w")
+OTHER_DISTRIBUTION = re.compile(r"pip install [^`\n]*?(?<![-/\w.])penstock(?![-\w./])")
 PACKAGE_REGISTRY = re.compile(r"index[-_]url\b|registry[-_]url\b|\bpypi\.\w|\b(?:pythonhosted|artifactory)\.\w", re.I)
 
 
@@ -55,6 +56,11 @@ def package_registry(_path: PurePosixPath, text: str) -> list[str]:
     return _matching_lines(PACKAGE_REGISTRY, text)
 
 
+def other_distribution(_path: PurePosixPath, text: str) -> list[str]:
+    """On the package index, the name `penstock` is another project's; ours is `penstock-db`."""
+    return _matching_lines(OTHER_DISTRIBUTION, text)
+
+
 def full_folder(folder: str, names: list[str]) -> list[str]:
     """Past the limit a folder needs a wall inside."""
     return [f"{folder}: {len(names)} files; build sub-rooms"] if len(names) > FILES_MAX else []
@@ -84,6 +90,8 @@ RULES: list[tuple[Rule, Callable[[PurePosixPath], bool], str, str]] = [
     (missing_docstring, _in_package, "src/penstock/log/__init__.py", "x = 1\n"),
     (open_work, _anywhere, "src/penstock/log/segment.py", "x = 1  # TO" + "DO: later\n"),
     (machine_path, _anywhere, "docs/guide/start.md", "see /" + "home/ann/notes\n"),
+    (other_distribution, _anywhere, "docs/index.md", "`pip " + "install 'penstock[sql]'`\n"),
+    (other_distribution, _anywhere, "src/penstock/errors.py", "pip " + "install penstock\n"),
     (package_registry, _anywhere, "Makefile", "pip install --index" + "-url https://x.example\n"),
 ]
 

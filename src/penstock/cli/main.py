@@ -13,6 +13,7 @@ from penstock.cli.terminal.command_group import CommandGroup
 from penstock.cli.terminal.options import Url
 from penstock.cli.terminal.pipes import closed_output_is_no_failure
 from penstock.cli.terminal.words import examples
+from penstock.runtime.packages import CLIENT
 
 _SECURITY = "Secured servers"
 
@@ -30,7 +31,7 @@ def _show_version(wanted: bool) -> None:
         # Here, not above: it costs more than all the rest of the help.
         from importlib.metadata import version  # noqa: PLC0415
 
-        sys.stdout.write(f"penstock {version('penstock')}\n")
+        sys.stdout.write(f"penstock {version(CLIENT)}\n")
         raise typer.Exit
 
 

@@ -31,6 +31,7 @@ from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.table.spec import make_spec
 from penstock.model.words.names import check_text
 from penstock.model.words.quantity import parse_bytes
+from penstock.runtime.packages import needs_engine
 
 SCHEMES: Final = ("penstock://", "penstock+tls://")
 _HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]{2,}:[0-9]+")
@@ -52,6 +53,7 @@ def connect(
         InvalidError: the target, a setting or an argument is not understood.
         UnavailableError: no server answers there.
         PermissionDeniedError: the server does not know the token.
+        UnsupportedError: a directory, where only the client is installed.
     """
     name = os.fspath(target) if isinstance(target, str | os.PathLike) else ""
     if not isinstance(name, str) or not name or "\0" in name:
@@ -84,8 +86,9 @@ def _remote(url: str, token: str | None, tls: Mapping[str, str | Path] | None) -
 
 def _embedded(directory: str, settings: Mapping[str, Any] | None) -> Node:
     # Here, not above: who talks to a server needs neither engine nor RocksDB.
-    from penstock.engine.engine import Engine  # noqa: PLC0415
-    from penstock.engine.settings import Settings  # noqa: PLC0415
+    with needs_engine("a data directory"):
+        from penstock.engine.engine import Engine  # noqa: PLC0415
+        from penstock.engine.settings import Settings  # noqa: PLC0415
 
     return Engine.open(directory, Settings.load(Path(directory) / "penstock.toml", overrides=settings))
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock.engine.engine import Engine
 from penstock.engine.home.memory_budget import MemoryBudget
 from penstock.engine.settings import Settings
-from penstock.server.server import Listen, Server
+from penstock.runtime.packages import needs_engine
 from penstock.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from penstock.server.server import Server
 
 
 def serve(
@@ -35,7 +37,12 @@ def serve(
         InvalidError: a setting or certificate does not fit, or nobody would be asked who they are.
         DirectoryInUseError: another process holds the directory.
         UnavailableError: a port is taken.
+        UnsupportedError: only the client is installed.
     """
+    # Here, not above: the client comes without the packages that these need.
+    with needs_engine("a server"):
+        from penstock.engine.engine import Engine  # noqa: PLC0415
+        from penstock.server.server import Listen, Server  # noqa: PLC0415
     # Before the directory is touched: what cannot be listened on need not be opened.
     listen = Listen(
         host=host,

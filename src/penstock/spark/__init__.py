@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from penstock.runtime.packages import install_command
+
 if TYPE_CHECKING:
     from penstock.spark.pipeline.folding import pre_aggregate
     from penstock.spark.pipeline.lookups import lookup_join
@@ -71,7 +73,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyspark", "pandas"):
             raise
-        raise ModuleNotFoundError("this needs PySpark; pip install 'penstock[spark]'", name=error.name) from error
+        raise ModuleNotFoundError(f"this needs PySpark; {install_command('spark')}", name=error.name) from error
     value = getattr(home, name)
     globals()[name] = value
     return value
@@ -83,7 +85,7 @@ def _refuse_old(version: str) -> None:
     if (major, minor) < PYSPARK_OLDEST:
         needed = ".".join(map(str, PYSPARK_OLDEST))
         raise ImportError(
-            f"this needs PySpark {needed} or later; pip install 'penstock[spark]' needed={needed} found={version}"
+            f"this needs PySpark {needed} or later; {install_command('spark')} needed={needed} found={version}"
         )
 
 

@@ -13,12 +13,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import penstock.server
 from penstock.errors import InternalError, TimedOutError
 from penstock.server.serve import serve
-from penstock.server.server import Server
+
+if TYPE_CHECKING:
+    from penstock.server.server import Server
 
 START_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 60.0

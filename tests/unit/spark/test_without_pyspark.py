@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
 def test_who_lacks_pyspark_is_told_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=60)
 
-    assert done.stdout == "this needs PySpark; pip install 'penstock[spark]'\n"
+    assert done.stdout == "this needs PySpark; pip install 'penstock-db[spark]'\n"
 
 
 def test_who_has_an_old_pyspark_is_told_which_is_needed_and_which_was_found(tmp_path: Path) -> None:

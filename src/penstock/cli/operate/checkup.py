@@ -20,6 +20,7 @@ from penstock.cli.operate.java import find_java
 from penstock.cli.terminal.words import count_bytes
 from penstock.errors import DirectoryInUseError
 from penstock.runtime.directory_lock import DirectoryLock
+from penstock.runtime.packages import CLIENT, install_command
 
 PYTHON_MIN: Final = (3, 11)
 FREE_BYTES_FAIL: Final = 256 << 20
@@ -27,7 +28,7 @@ FREE_BYTES_WARN: Final = 5 << 30
 SYNC_MS_WARN: Final = 20.0
 SYNCS: Final = 5
 CLOCK_SKEW_SECONDS_MAX: Final = 5.0
-_NEEDED: Final = ("penstock", "pyarrow", "numpy", "rocksdict")
+_NEEDED: Final = (CLIENT, "pyarrow", "numpy", "rocksdict")
 _EXTRAS: Final = {"duckdb": "sql", "pyspark": "spark", "pandas": "spark"}
 
 
@@ -77,13 +78,13 @@ def check_packages() -> Iterator[Finding]:
     for name in _NEEDED:
         found = _version(name)
         if found is None:
-            yield Finding(name, Grade.FAIL, "not installed", "pip install penstock")
+            yield Finding(name, Grade.FAIL, "not installed", install_command())
         else:
             yield Finding(name, Grade.OK, found)
     for name, extra in _EXTRAS.items():
         found = _version(name)
         if found is None:
-            yield Finding(name, Grade.WARN, "not installed", f"pip install 'penstock[{extra}]' if you want {extra}")
+            yield Finding(name, Grade.WARN, "not installed", f"{install_command(extra)} if you want {extra}")
         else:
             yield Finding(name, Grade.OK, found)
 

@@ -36,6 +36,7 @@ from penstock.model.node.calls import PAGE_TOKEN_MAGIC
 from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo
 from penstock.model.words.html_table import html_table
+from penstock.runtime.packages import needs_extra
 
 
 class Scan(Iterable[pa.RecordBatch]):
@@ -182,15 +183,22 @@ class Scan(Iterable[pa.RecordBatch]):
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas DataFrame."""
+        with needs_extra("to_pandas", "pandas", "pandas"):
+            importlib.import_module("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """Return the rows as a polars DataFrame."""
-        return importlib.import_module("polars").from_arrow(self.to_arrow())
+        with needs_extra("to_polars", "polars", "polars"):
+            polars = importlib.import_module("polars")
+        return polars.from_arrow(self.to_arrow())
 
     def to_duckdb(self, connection: Any = None) -> Any:
         """Return the rows as a DuckDB relation, in a DuckDB connection if one is given."""
-        return (connection or importlib.import_module("duckdb")).from_arrow(self.to_arrow())
+        if connection is None:
+            with needs_extra("to_duckdb", "duckdb", "sql"):
+                connection = importlib.import_module("duckdb")
+        return connection.from_arrow(self.to_arrow())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Hand the rows to any library that takes Arrow streams."""
