@@ -35,6 +35,7 @@ from penstock.engine.table.restart_grace import RestartGrace
 from penstock.engine.table.service import TableService
 from penstock.engine.table.unknown_files import settle_unknown
 from penstock.engine.upkeep.maintenance import Maintenance
+from penstock.engine.upkeep.node_metrics import NodeMetrics
 from penstock.model.node.log_state import LogState
 from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import BucketId, TableBucket
@@ -50,6 +51,7 @@ MAINTENANCE_INTERVAL_MS = 500
 REAP_INTERVAL_MS = 1_000
 LEASES_INTERVAL_MS = 1_000
 STORAGE_INTERVAL_MS = 10_000
+METRICS_INTERVAL_MS = 10_000
 
 
 class Engine:
@@ -146,6 +148,7 @@ class Engine:
             holds_dropped=room.buckets.holds_dropped,
             principal=LOCAL,
         )
+        self.node_metrics = NodeMetrics(self._tables.all, disk, self.metrics, tasks.failures)
         self._backup = Backup(self._tables, self._catalog, metadata, room.claims, clock=clock)
         try:
             self.owners.resume()
@@ -252,6 +255,8 @@ class Engine:
         tasks.every("leases", LEASES_INTERVAL_MS, self.lease_upkeep.run)
         tasks.every("reap", REAP_INTERVAL_MS, self.reap)
         tasks.every("storage", STORAGE_INTERVAL_MS, self._storage.tidy)
+        self.node_metrics.run()
+        tasks.every("metrics", METRICS_INTERVAL_MS, self.node_metrics.run)
 
     def _table(self, table_id: int) -> OpenTable:
         self._state.check()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 Labels = tuple[tuple[str, str], ...]
@@ -102,6 +102,20 @@ class Metrics:
     def histogram(self, name: str, *, bounds: Sequence[float] = MILLISECONDS, **labels: str) -> Histogram:
         """Return the histogram of that name and these labels; the bounds count when it is first made."""
         return self._metric(name, labels, Histogram(bounds))
+
+    def set_gauges(self, name: str, label: str, values: Mapping[str, float]) -> None:
+        """Set the whole family of a gauge, one series for each value of a label: series that are not named go."""
+        assert _NAME.fullmatch(name), name
+        family: dict[Labels, Metric] = {}
+        for key, value in values.items():
+            gauge = Gauge()
+            gauge.value = value
+            family[((label, key),)] = gauge
+        with self._lock:
+            if family:
+                self._families[name] = family
+            else:
+                self._families.pop(name, None)
 
     def families(self) -> dict[str, dict[Labels, Metric]]:
         """Return a copy of the tables of metrics, by name and then labels."""
