@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock import errors as error_tree
-from penstock.cli.terminal.command_group import COMMANDS, load_command
+from penstock.cli.root.command_group import COMMANDS, load_command
 from penstock.engine.settings import Settings
 from penstock.errors import PenstockError
 from penstock.model.table.properties import PROPERTIES

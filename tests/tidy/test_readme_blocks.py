@@ -21,7 +21,7 @@ from typer.main import get_command
 
 import penstock
 from penstock.cli.main import app
-from penstock.cli.terminal.command_group import COMMANDS
+from penstock.cli.root.command_group import COMMANDS
 from penstock.spark.session.java import java_home
 
 REPOSITORY = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.terminal.command_group import COMMANDS
+from penstock.cli.root.command_group import COMMANDS
 
 
 @pytest.fixture(scope="module")

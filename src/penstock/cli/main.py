@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from penstock.cli.commands.access import Access
-from penstock.cli.terminal.command_group import CommandGroup
-from penstock.cli.terminal.options import Url
+from penstock.cli.root.command_group import CommandGroup
+from penstock.cli.root.shared_options import DEBUG, Debug, TlsCa, TlsCert, TlsKey, Token, TokenFile
+from penstock.cli.terminal.options import Output, Url
 from penstock.cli.terminal.pipes import closed_output_is_no_failure
 from penstock.cli.terminal.words import examples
 from penstock.runtime.packages import CLIENT
 
-_SECURITY = "Secured servers"
+DEBUG_VARIABLE: Final = "PENSTOCK_DEBUG"
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -48,26 +49,13 @@ def penstock(
     context: typer.Context,
     *,
     url: Url = None,
-    debug: Annotated[
-        bool, typer.Option("--debug", envvar="PENSTOCK_DEBUG", help="Show where an error came from.")
-    ] = False,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file with your token; or set PENSTOCK_TOKEN to the token itself.", rich_help_panel=_SECURITY
-        ),
-    ] = None,
-    tls_ca: Annotated[
-        Path | None,
-        typer.Option(envvar="PENSTOCK_TLS_CA", help="Who signed the server, PEM.", rich_help_panel=_SECURITY),
-    ] = None,
-    tls_cert: Annotated[
-        Path | None,
-        typer.Option(envvar="PENSTOCK_TLS_CERT", help="Your certificate, PEM.", rich_help_panel=_SECURITY),
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(envvar="PENSTOCK_TLS_KEY", help="Its key, PEM.", rich_help_panel=_SECURITY)
-    ] = None,
+    output: Output = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    debug: Debug = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -75,10 +63,11 @@ def penstock(
     """Streaming storage with real-time primary-key tables.
 
     Every command takes a server or a directory: [bold]--url[/bold] penstock://127.0.0.1:9123, [bold]--url[/bold]
-    ./data, or PENSTOCK_URL. Rows go to stdout, words and progress to stderr. Exit codes: 0 ok, 1 failed, 2 usage,
-    3 not found, 4 denied, 5 unavailable.
+    ./data, or PENSTOCK_URL. These options stand before the command or after it. Rows go to stdout, words and
+    progress to stderr. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 denied, 5 unavailable, 130 interrupted.
     """
-    context.obj = Access.of(url, token_file, ca=tls_ca, cert=tls_cert, key=tls_key)
+    context.meta[DEBUG] = debug or bool(os.environ.get(DEBUG_VARIABLE))
+    context.obj = Access.of(url, token, token_file, ca=tls_ca, cert=tls_cert, key=tls_key)
 
 
 def main() -> None:

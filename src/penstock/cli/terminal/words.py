@@ -5,24 +5,11 @@ from __future__ import annotations
 import sys
 
 from penstock.cli.terminal.controls import shown_text
-from penstock.errors import (
-    DirectoryInUseError,
-    InternalError,
-    PenstockError,
-    PermissionDeniedError,
-    TableNotFoundError,
-    UnavailableError,
-)
+from penstock.cli.terminal.flag_words import in_flag_words
+from penstock.cli.terminal.hints import find_hint
+from penstock.errors import PenstockError
 
 _UNITS = ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
-# The first that fits; the errors' own messages say the rest.
-_HINTS: tuple[tuple[type[PenstockError], str], ...] = (
-    (DirectoryInUseError, "if that is a server, connect to it: --url penstock://127.0.0.1:9123"),
-    (PermissionDeniedError, "give the server's token in PENSTOCK_TOKEN or with `penstock --token-file FILE ...`"),
-    (TableNotFoundError, "`penstock table list` shows the tables that are there"),
-    (UnavailableError, "`penstock doctor` looks for what is wrong on this machine"),
-    (InternalError, "run it again as `penstock --debug ...` and report what it prints"),
-)
 
 
 def say(text: str) -> None:
@@ -33,12 +20,10 @@ def say(text: str) -> None:
 
 def say_failure(error: PenstockError) -> None:
     """Write what went wrong, what is known beside it, and what may help."""
-    say(f"penstock: {error}")
+    say(f"penstock: {in_flag_words(error)}")
     for note in getattr(error, "__notes__", ()):
         say(f"  {note}")
-    hint = next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)
-    if isinstance(error, PermissionDeniedError) and not error.reached:
-        hint = "name who signed the server's certificate with `penstock --tls-ca FILE ...`"
+    hint = find_hint(error)
     if hint is not None:
         say(f"  hint: {hint}")
 

@@ -15,6 +15,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from penstock.cli.root.name_completion import complete_names
+from penstock.cli.root.plain_help import plain_help
+from penstock.cli.root.shared_options import DEBUG, add_shared_options, output_everywhere
 from penstock.cli.terminal.exit_codes import ExitCode, exit_code
 from penstock.cli.terminal.words import say, say_failure, unwrapped
 from penstock.errors import InternalError, PenstockError
@@ -61,6 +64,7 @@ class CommandGroup(TyperGroup):
     def __init__(self, **facts: Any) -> None:
         super().__init__(**facts)
         self.help = unwrapped(self.help or "")
+        plain_help(self)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, in the order of the help."""
@@ -75,8 +79,14 @@ class CommandGroup(TyperGroup):
         """Return the command that will run, loaded."""
         # Typer suggests a near name from here.
         self.commands = {name: self.get_command(ctx, name) for name in COMMANDS}
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, name and command and load_command(name), rest
+        name, found, rest = super().resolve_command(ctx, args)
+        if name is None or found is None:
+            return name, found, rest
+        command = load_command(name)
+        output = ctx.params.get("output")
+        if output is not None:
+            ctx.default_map = {name: output_everywhere(command, output)}
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; end with the code that its error stands for.
@@ -106,7 +116,7 @@ class CommandGroup(TyperGroup):
 
 
 def _say_where(ctx: Any, error: BaseException) -> None:
-    if ctx.params.get("debug"):
+    if ctx.meta.get(DEBUG) or ctx.params.get("debug"):
         say("".join(traceback.format_exception(error)).rstrip())
 
 
@@ -114,11 +124,17 @@ def load_command(name: str) -> Any:
     """Import a command's module and return the command."""
     command: Any = get_command(importlib.import_module(COMMANDS[name].module).app)
     command.name = name
-    _unwrap_help(command)
+    _finish(command)
     return command
 
 
-def _unwrap_help(command: Any) -> None:
+def _finish(command: Any) -> None:
+    """Give a command, and those below it, what all commands have: help, shared options, completion of names."""
     command.help = unwrapped(command.help or "")
-    for inner in getattr(command, "commands", {}).values():
-        _unwrap_help(inner)
+    inner = getattr(command, "commands", None)
+    if not inner:
+        add_shared_options(command)
+        complete_names(command)
+    plain_help(command)
+    for below in (inner or {}).values():
+        _finish(below)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from penstock import errors
 from penstock.cli.main import app
-from penstock.cli.terminal.command_group import COMMANDS, CommandGroup, load_command
+from penstock.cli.root.command_group import COMMANDS, CommandGroup, load_command
 
 RUNNER = CliRunner()
 
@@ -172,7 +172,7 @@ def test_debug_changes_no_exit_code(monkeypatch: pytest.MonkeyPatch, error: Exce
 
 
 def test_certificate_that_is_not_trusted_is_no_matter_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = errors.PermissionDeniedError("the server's certificate is not trusted")
+    error = errors.PermissionDeniedError("the server's certificate is not trusted; pass its ca by tls=")
     error.reached = False
     failing(monkeypatch, error)
 
