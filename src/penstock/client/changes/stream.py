@@ -24,8 +24,9 @@ import pyarrow as pa
 from penstock.client.cut.stream_position import SnapshotPosition, StreamPosition
 from penstock.client.link.link import Link
 from penstock.client.pages.change_pull import ChangePull, constant
+from penstock.client.scan.arrow_rows import ArrowRows
 from penstock.client.scan.scan import Scan
-from penstock.errors import ClosedError, InternalError, UnavailableError
+from penstock.errors import ClosedError, InternalError, InvalidError, UnavailableError
 from penstock.model.node.calls import ChangePage
 from penstock.model.node.log_state import LogState, dropped_unread
 from penstock.model.place.bucket import TableBucket
@@ -61,7 +62,7 @@ class Patience:
     only: frozenset[TableBucket] | None = None
 
 
-class ChangeStream(Iterator[pa.RecordBatch]):
+class ChangeStream(ArrowRows, Iterator[pa.RecordBatch]):
     """Iterates over changes as record batches: one iteration goes on where the one before ended.
 
     For one consumer; `close()` from any thread.
@@ -107,6 +108,14 @@ class ChangeStream(Iterator[pa.RecordBatch]):
         offsets = {bucket: start for bucket, (start, _) in self._pull.positions.items()}
         snapshot = None if phase is None else SnapshotPosition(phase.scan.resume_token, phase.cut_us)
         return StreamPosition.of(self._database, self._info.table_id, offsets, snapshot, self._births).encode()
+
+    def _all_rows(self) -> Iterator[pa.RecordBatch]:
+        if self._patience.follow and self._patience.timeout_ms is None:
+            raise InvalidError(
+                "the stream follows without an end, so there is no whole of it; iterate over it, or give a timeout",
+                table=self._info.path,
+            )
+        return iter(self)
 
     def __iter__(self) -> ChangeStream:
         # Whoever is at it when the stream is closed sees its end; who begins later would take it for an empty one.

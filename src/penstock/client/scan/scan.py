@@ -14,7 +14,6 @@ What a pass gives, and when it ends or fails, is in `scan_pass`. `resume_token` 
 
 from __future__ import annotations
 
-import importlib
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
@@ -27,6 +26,7 @@ import pyarrow as pa
 from penstock.client.cut.cut import Cut
 from penstock.client.link.link import Link
 from penstock.client.link.place import check_database
+from penstock.client.scan.arrow_rows import ArrowRows
 from penstock.client.scan.plan import PLANS, ScanPlan
 from penstock.client.scan.request import ScanRequest, ScanSource
 from penstock.client.scan.scan_pass import PassState, ScanPass, ScanProgress
@@ -36,10 +36,9 @@ from penstock.model.node.calls import PAGE_TOKEN_MAGIC
 from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo
 from penstock.model.words.html_table import html_table
-from penstock.runtime.packages import needs_extra
 
 
-class Scan(Iterable[pa.RecordBatch]):
+class Scan(ArrowRows, Iterable[pa.RecordBatch]):
     """Rows of a table at one cut, as record batches, bucket by bucket. Thread-safe; `close()` from any thread.
 
     The cut is known before the first row, and stays. Each `for`, `to_arrow()` and other reading of all rows starts
@@ -181,28 +180,8 @@ class Scan(Iterable[pa.RecordBatch]):
                 batches.append(reading.next())
         return pa.Table.from_batches(batches, schema=self._plan.schema)
 
-    def to_pandas(self) -> Any:
-        """Return the rows as a pandas DataFrame."""
-        with needs_extra("to_pandas", "pandas", "pandas"):
-            importlib.import_module("pandas")
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """Return the rows as a polars DataFrame."""
-        with needs_extra("to_polars", "polars", "polars"):
-            polars = importlib.import_module("polars")
-        return polars.from_arrow(self.to_arrow())
-
-    def to_duckdb(self, connection: Any = None) -> Any:
-        """Return the rows as a DuckDB relation, in a DuckDB connection if one is given."""
-        if connection is None:
-            with needs_extra("to_duckdb", "duckdb", "sql"):
-                connection = importlib.import_module("duckdb")
-        return connection.from_arrow(self.to_arrow())
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Hand the rows to any library that takes Arrow streams."""
-        return pa.RecordBatchReader.from_batches(self._plan.schema, iter(self)).__arrow_c_stream__(requested_schema)
+    def _all_rows(self) -> Iterable[pa.RecordBatch]:
+        return self
 
     def close(self) -> None:
         """End the scan and let go of its cut; idempotent."""
