@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import duckdb
+import polars
+import pytest
+
 import penstock
+
+SCHEMA = "id BIGINT, name STRING, PRIMARY KEY (id)"
 
 
 def test_table_and_info_show_their_columns(connection: penstock.Connection) -> None:
@@ -25,3 +31,63 @@ def test_scan_shows_its_cut_and_reads_nothing(connection: penstock.Connection) -
         assert "<td>id</td><td>int64</td>" in html
         assert html.count("<tr>") == 2 + 1 + 2
         assert scan.to_arrow().num_rows == 10
+
+
+def test_everything_that_has_values_shows_them_as_html(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.t", SCHEMA)
+    result = table.upsert({"id": [1], "name": ["a"]})
+    lease = connection.acquire_lease("<b>", table.cut())
+    owner = table.acquire_owner("<b>", columns=["name"])
+
+    with table.scan() as scan, table.changes() as changes:
+        values = [connection, table, table.info, scan, table.cut(), changes, table.stats(), result, lease, owner]
+        values += [*connection.list_leases(), *connection.list_owners(), *table.create_snapshot().values()]
+        shown = {repr(value): value._repr_html_() for value in values}
+
+    assert [value for value, html in shown.items() if "<table>" not in html] == []
+    assert [value for value, html in shown.items() if "<b>" in html] == []
+    assert "shop.t" in connection._repr_html_()
+
+
+def test_closed_connection_shows_no_tables(connection: penstock.Connection) -> None:
+    connection.create_table("shop.t", SCHEMA)
+    connection.close()
+
+    assert "closed" in connection._repr_html_()
+
+
+def test_tables_of_all_databases_are_listed_by_path(connection: penstock.Connection) -> None:
+    for path in ("shop.b", "shop.a", "c"):
+        connection.create_table(path, SCHEMA)
+
+    assert connection.list_tables() == ["default.c", "shop.a", "shop.b"]
+    assert connection.list_tables("shop") == ["a", "b"]
+
+
+def test_stream_that_ends_is_taken_whole(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.t", SCHEMA)
+    table.upsert({"id": [1, 2], "name": ["a", "b"]})
+    position = table.cut()
+    table.delete([1])
+
+    assert table.changes(start=position).to_arrow()["_change_type"].to_pylist() == ["-D"]
+    assert polars.DataFrame(table.changes(start=position))["id"].to_list() == [1]
+    changes = table.changes()  # noqa: F841 - DuckDB finds it by its name
+    assert duckdb.sql("SELECT count(*) FROM changes").fetchall() == [(3,)]
+    assert table.changes(start=table.cut()).to_arrow().num_rows == 0
+
+
+def test_stream_that_follows_for_ever_is_not_taken_whole(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.t", SCHEMA)
+
+    with table.changes(follow=True) as stream, pytest.raises(penstock.errors.InvalidError, match="timeout"):
+        stream.to_arrow()
+
+
+def test_polars_from_arrow_is_refused_by_name(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.t", SCHEMA)
+    table.upsert({"id": [1], "name": ["a"]})
+
+    with pytest.raises(penstock.errors.UnsupportedError, match="to_polars"):
+        polars.from_arrow(table.scan())
+    assert polars.DataFrame(table.scan()).shape == table.scan().to_polars().shape == (1, 2)

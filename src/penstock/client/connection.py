@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -21,7 +23,7 @@ from penstock.client.pages.page_scanner import PageScanner
 from penstock.client.scan.request import check_limit, compile_filter, project
 from penstock.client.scan.scan import Scan
 from penstock.client.table import Table
-from penstock.errors import InvalidError
+from penstock.errors import DatabaseNotFoundError, InvalidError, PenstockError
 from penstock.model.node.calls import OpenScan, ScannerInfo
 from penstock.model.node.node import Node
 from penstock.model.node.owner import OwnerInfo, UndoResult
@@ -29,11 +31,13 @@ from penstock.model.schema.aggregate import AggFunction
 from penstock.model.schema.schema import Schema
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.table.spec import make_spec
+from penstock.model.words.html_table import html_table
 from penstock.model.words.names import check_text
 from penstock.model.words.quantity import parse_bytes
 from penstock.runtime.packages import needs_engine
 
 SCHEMES: Final = ("penstock://", "penstock+tls://")
+TABLES_SHOWN_MAX: Final = 100
 _HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]{2,}:[0-9]+")
 
 
@@ -171,12 +175,14 @@ class Connection:
         """
         return Table(self._link, self._link.retry.run(lambda: self._link.node.catalog.table(path)))
 
-    def list_tables(self, database: str) -> list[str]:
-        """Return the names of a database's tables, sorted.
+    def list_tables(self, database: str | None = None) -> list[str]:
+        """Return the names of a database's tables, sorted; without a database the paths of all tables.
 
         Raises:
             DatabaseNotFoundError: there is no such database.
         """
+        if database is None:
+            return list(self._table_paths())
         check_text(database, "a database")
         return self._link.retry.run(lambda: self._link.node.catalog.list_tables(database))
 
@@ -310,3 +316,16 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<Connection to {self._link.name}{', closed' if self._link.closed else ''}>"
+
+    def _repr_html_(self) -> str:
+        try:
+            paths = [] if self._link.closed else list(islice(self._table_paths(), TABLES_SHOWN_MAX))
+        except PenstockError as error:
+            return html_table(f"{self!r}: {error}", (), ())
+        return html_table(repr(self), ("tables",), [(path,) for path in paths])
+
+    def _table_paths(self) -> Iterator[str]:
+        for database in self.list_databases():
+            # One that is dropped meanwhile has no tables.
+            with suppress(DatabaseNotFoundError):
+                yield from (f"{database}.{name}" for name in self.list_tables(database))

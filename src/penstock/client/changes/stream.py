@@ -33,6 +33,7 @@ from penstock.model.place.bucket import TableBucket
 from penstock.model.place.change import OFFSET, ChangeType
 from penstock.model.place.system_columns import BUCKET, CHANGE_TYPE, PARTITION, TIMESTAMP
 from penstock.model.table.table import TableInfo
+from penstock.model.words.html_table import html_table
 
 WAIT_MS: Final = 250
 """How long one pull waits: also how soon a closed stream, and a new bucket, are noticed."""
@@ -164,6 +165,14 @@ class ChangeStream(ArrowRows, Iterator[pa.RecordBatch]):
     def __repr__(self) -> str:
         phase = "closed" if self._closing.is_set() else "changes" if self._snapshot is None else "snapshot"
         return f"<ChangeStream of {self._info.path}, {phase}, {len(self._pull.positions)} buckets>"
+
+    def _repr_html_(self) -> str:
+        # The columns, and where it stands: to show changes would be to read them.
+        columns = [(field.name, str(field.type)) for field in self.schema]
+        stands = [(b.partition, b.bucket, at, end) for b, (at, end) in self._pull.positions.items()]
+        return html_table(repr(self), ("column", "type"), columns) + html_table(
+            "next", ("partition", "bucket", "offset", "end"), stands
+        )
 
     def _next_of(self, phase: SnapshotPhase) -> pa.RecordBatch | None:
         if time.monotonic() - self._held > HOLD_MS / 1000:

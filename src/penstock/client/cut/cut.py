@@ -13,6 +13,7 @@ from penstock.errors import InvalidError
 from penstock.model.place.bucket import TableBucket
 from penstock.model.place.cut_text import CUT_FIELDS, CutText, write_cut
 from penstock.model.table.table import TableInfo
+from penstock.model.words.html_table import html_table
 
 
 class Cut(dict[TableBucket, int]):
@@ -76,6 +77,11 @@ class Cut(dict[TableBucket, int]):
 
     def __ne__(self, other: object) -> bool:
         return not self == other
+
+    def _repr_html_(self) -> str:
+        """Return the offsets as a notebook shows them."""
+        rows = [(bucket.partition, bucket.bucket, offset) for bucket, offset in self.items()]
+        return html_table(f"Cut of table {self.table_id}", ("partition", "bucket", "offset"), rows)
 
     __hash__ = None
 

@@ -20,6 +20,7 @@ from penstock.model.node.owner_token import NO_EPOCH, OwnerToken
 from penstock.model.place.change import OFFSET_MAX
 from penstock.model.place.facts import NO_ID
 from penstock.model.table.table import TableInfo
+from penstock.model.words.html_table import html_table
 from penstock.model.words.names import name_list
 from penstock.model.words.quantity import parse_duration_ms
 
@@ -184,6 +185,16 @@ class Owner:
     def __repr__(self) -> str:
         state = "" if self.epoch is None else f", epoch {self.epoch} open"
         return f"<Owner {self.id} of {self._table} ({', '.join(self.columns)}), fence {self.fence}{state}>"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "table": self._table,
+            "columns": ", ".join(self.columns),
+            "fence": self.fence,
+            "last committed epoch": self.committed_epoch,
+            "open epoch": self.epoch,
+        }
+        return html_table(f"Owner {self.id}", ("", ""), facts.items())
 
 
 OwnerLike = Owner | bytes

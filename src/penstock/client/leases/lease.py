@@ -17,6 +17,7 @@ from penstock.client.table import Table
 from penstock.errors import InvalidError, LeaseNotFoundError, PenstockError, TableNotFoundError
 from penstock.model.node.lease import LeaseInfo, Snapshot
 from penstock.model.place.bucket import TableBucket
+from penstock.model.words.html_table import html_table
 from penstock.model.words.names import TablePath
 from penstock.model.words.quantity import parse_duration_ms
 
@@ -168,6 +169,12 @@ class Lease(LeaseHandle):
 
     def __repr__(self) -> str:
         return f"<Lease {self.id} of {self.owner}, {len(self._info.leased)} buckets, until {self.expires_at:%F %T} UTC>"
+
+    def _repr_html_(self) -> str:
+        held = [(bucket, snapshot.id, snapshot.offset) for bucket, snapshot in self.snapshots.items()]
+        missing = [(bucket, reason) for bucket, reason in self.unavailable.items()]
+        shown = html_table(repr(self), ("bucket", "snapshot", "offset"), held)
+        return shown + (html_table("unavailable", ("bucket", "reason"), missing) if missing else "")
 
 
 def acquire(

@@ -68,7 +68,8 @@ def _refuse_structs() -> None:
     for _ in range(_CALLERS_MAX):
         if frame.f_code.co_name == "from_arrow" and frame.f_globals.get("__name__", "").startswith("polars."):
             raise UnsupportedError(
-                "polars.from_arrow makes one column of structs of a stream; take polars.DataFrame(rows) or rows.to_polars()"
+                "polars.from_arrow makes one column of structs of a stream; "
+                "take polars.DataFrame(rows), or rows.to_polars()"
             )
         if frame.f_back is None:
             return

@@ -19,7 +19,6 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
 
 import pyarrow as pa
 

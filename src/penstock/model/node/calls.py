@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.errors import LimitError
 from penstock.model.place.bucket import TableBucket
 from penstock.model.place.facts import NO_ID
+from penstock.model.words.html_fields import HtmlFields
 
 PAGE_TOKEN_MAGIC: Final = b"PSRT"
 """What the resume token of a page begins with."""
@@ -79,7 +80,7 @@ def check_call_bytes(size: int, most: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteResult:
+class WriteResult(HtmlFields):
     """What a write did: rows accepted, changes made, rows ignored, and where the changes are."""
 
     rows: int
@@ -169,7 +170,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class ScannerInfo:
+class ScannerInfo(HtmlFields):
     """An open scan session, as `list_scanners` shows it."""
 
     scanner_id: str
@@ -238,7 +239,7 @@ class LookupResult:
 
 
 @dataclass(frozen=True, slots=True)
-class BucketStats:
+class BucketStats(HtmlFields):
     """The state of one bucket."""
 
     bucket: TableBucket
@@ -254,7 +255,7 @@ class BucketStats:
 
 
 @dataclass(frozen=True, slots=True)
-class TableStats:
+class TableStats(HtmlFields):
     """The state of a table: totals, each bucket, and what background work did."""
 
     rows: int

@@ -9,12 +9,13 @@ from typing import Final
 
 from penstock.errors import InvalidError, LimitError
 from penstock.model.place.bucket import TableBucket
+from penstock.model.words.html_fields import HtmlFields
 
 LEASE_ID_BYTES_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(HtmlFields):
     """A bucket as it was at an offset. A cut that a lease pins has neither an `id` nor files of its own.
 
     `path` is where a reader that goes straight to storage finds it, relative to the data directory. `damaged` says
@@ -79,7 +80,7 @@ class LeaseTime:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseInfo:
+class LeaseInfo(HtmlFields):
     """A lease. `unavailable` says, in the answer to an acquire, what could not be had, and why."""
 
     lease_id: str

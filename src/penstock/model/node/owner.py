@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from penstock.model.node.owner_token import NO_EPOCH
 from penstock.model.place.bucket import TableBucket
+from penstock.model.words.html_fields import HtmlFields
 
 
 class EpochStatus(StrEnum):
@@ -67,7 +68,7 @@ class BucketUndo(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class UndoResult:
+class UndoResult(HtmlFields):
     """What undo did: totals, and each bucket in which it did anything."""
 
     keys: int = 0
@@ -88,7 +89,7 @@ class UndoResult:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerInfo:
+class OwnerInfo(HtmlFields):
     """An owner, as `list_owners` shows it. Expired, or given up: `expires_in_ms` is 0 and `held` False."""
 
     table: str
