@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import duckdb
 import polars
 import pytest
@@ -40,7 +42,18 @@ def test_everything_that_has_values_shows_them_as_html(connection: penstock.Conn
     owner = table.acquire_owner("<b>", columns=["name"])
 
     with table.scan() as scan, table.changes() as changes:
-        values = [connection, table, table.info, scan, table.cut(), changes, table.stats(), result, lease, owner]
+        values: list[Any] = [
+            connection,
+            table,
+            table.info,
+            scan,
+            table.cut(),
+            changes,
+            table.stats(),
+            result,
+            lease,
+            owner,
+        ]
         values += [*connection.list_leases(), *connection.list_owners(), *table.create_snapshot().values()]
         shown = {repr(value): value._repr_html_() for value in values}
 
@@ -73,7 +86,8 @@ def test_stream_that_ends_is_taken_whole(connection: penstock.Connection) -> Non
     assert table.changes(start=position).to_arrow()["_change_type"].to_pylist() == ["-D"]
     assert polars.DataFrame(table.changes(start=position))["id"].to_list() == [1]
     changes = table.changes()  # noqa: F841 - DuckDB finds it by its name
-    assert duckdb.sql("SELECT count(*) FROM changes").fetchall() == [(3,)]
+    counted: Any = duckdb.sql("SELECT count(*) FROM changes")
+    assert counted.fetchall() == [(3,)]
     assert table.changes(start=table.cut()).to_arrow().num_rows == 0
 
 
