@@ -74,12 +74,12 @@ class Bucket:
 
     def repair(self) -> None:
         """Do what the engine does: reopen a bucket that failed, its log cut at the last acknowledged offset."""
-        if self.rig.tablet.failure is None:
+        if self.rig.tablet.standing.takes_writes:
             self.rig.refused()
         else:
             with pytest.raises(BucketFailedError):
                 self.rig.tablet.planner()
-            self.rig.tablet.cut_unacknowledged()
+            self.rig.tablet.log.cut_unacknowledged()
             acknowledged = self.rig.acknowledged
             self.rig.reopen()
             assert self.rig.tablet.view.visible == acknowledged
@@ -120,7 +120,7 @@ def test_failed_sync_refuses_writes_until_reopened_and_goes_on_in_a_new_segment(
     rig.refused()
     rig.check_snapshot(1)
 
-    rig.tablet.cut_unacknowledged()
+    rig.tablet.log.cut_unacknowledged()
     rig.reopen()
     assert rig.tablet.view.visible == 1
     rig.write([TabletWrite("upsert", [ROW | {"1": "b"}])])
@@ -197,7 +197,7 @@ def test_group_refused_in_its_second_batch_leaves_nothing_and_the_next_goes_on()
         rig.write([TabletWrite("upsert", [ROW | {"1": text}]) for text in ("b", "c")])
     rig.refused()
 
-    assert rig.tablet.failure is None
+    assert rig.tablet.standing.takes_writes
     rig.write([TabletWrite("upsert", [ROW | {"1": "d"}])])
     rig.check(Random(0))
     rig.reopen(bucket.disk.after_power_loss(3))
@@ -244,7 +244,7 @@ def test_index_that_fails_after_the_log_is_durable_fails_the_bucket_and_loses_no
         rig.tablet.planner()
 
     index.refuses = False
-    rig.tablet.cut_unacknowledged()
+    rig.tablet.log.cut_unacknowledged()
     rig.reopen()
     assert rig.tablet.view.visible == 2
     rig.check(Random(0))

@@ -81,8 +81,9 @@ class TabletRig:
                     (self._facts(write, plan.base_offset, plan.end_offset), plan.batch if plan.batch.num_rows else None)
                 )
         if entries:
-            self.tablet.append(entries)
-            self.tablet.sync()
+            self.tablet.log.append(entries)
+            self.tablet.log.sync()
+            self.tablet.log.keep()
             self.tablet.view = self.tablet.publish(entries, planner.planned)
         if self.settings.fsync is FsyncMode.ALWAYS:
             self.synced()

@@ -1,9 +1,8 @@
 """One bucket: its log, its index, and the view that readers hold.
 
 Everything here runs in the committer, one call at a time, except reading `view` and `pins`.
-A write is planned, appended, synced, then published: ends, index, and one new view at once (I-1,
-I-2). After a failed sync the bucket is *failed*: it serves reads of what was published and refuses
-writes until it is reopened (I-8).
+A write is planned, made durable by the log, then published: tail, ends, index, and one new view at
+once (I-1, I-2). `Standing` says whether the bucket takes writes; reads of what was published go on.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codec.stored.group_mark import NO_GROUP, GroupMark
+from penstock.codec.stored.group_mark import NO_GROUP
 from penstock.codec.stored.manifest import FileEntry, Manifest, SpanEntry
 from penstock.errors import BucketFailedError, CorruptionError
 from penstock.index.key_index import KeyIndex
@@ -23,13 +22,15 @@ from penstock.log.data_file import DataFile
 from penstock.log.segment_writer import Entry
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.facts import NO_ID
-from penstock.tablet.files.active_segment import ActiveSegment, ClosedTail
 from penstock.tablet.files.bucket_files import BucketFiles
+from penstock.tablet.files.bucket_log import BucketLog
 from penstock.tablet.merge.rule import MergeRule
 from penstock.tablet.plan.planner import Planned, Planner
 from penstock.tablet.schema import TabletSchema
-from penstock.tablet.settings import FsyncMode, TabletSettings
+from penstock.tablet.settings import TabletSettings
 from penstock.tablet.snapshots.tablet_snapshots import TabletSnapshots
+from penstock.tablet.standing import Standing
+from penstock.tablet.state.growing_tail import GrowingTail
 from penstock.tablet.state.tablet_state import TabletState
 from penstock.tablet.state.writer_state import Applied
 from penstock.tablet.view.pins import Pins
@@ -73,11 +74,11 @@ class Tablet:
         self.state = state
         self.pins = Pins(state.base)
         self.snapshots = TabletSnapshots(files, self.pins)
-        self.failure: BaseException | None = None
+        self.standing = Standing(files.bucket)
+        self.log = BucketLog(files, schema, settings, end=state.visible, standing=self.standing)
         self.exclusively: Exclusively = _directly
         self._index = index
-        self._active: ActiveSegment | None = None
-        self._next_segment: str | None = None
+        self._tail: GrowingTail | None = None
         self.view = self._make_view()
 
     @property
@@ -89,7 +90,7 @@ class Tablet:
     def tail_bytes(self) -> int:
         """Return how much memory unsealed rows take, about."""
         closed = sum(closed.bytes for closed in self.state.closed)
-        return closed + (self._active.tail.bytes if self._active is not None else 0)
+        return closed + (self._tail.bytes if self._tail is not None else 0)
 
     @property
     def tail_rows(self) -> int:
@@ -101,7 +102,7 @@ class Tablet:
         """Return the offset from which on rows are in segments only."""
         if self.state.closed:
             return self.state.closed[0].run.rows.start
-        return self._active.tail.start if self._active is not None else self.view.visible
+        return self._tail.start if self._tail is not None else self.view.visible
 
     @property
     def kept_from(self) -> int:
@@ -115,7 +116,7 @@ class Tablet:
         Raises:
             BucketFailedError: the bucket takes no writes until it is reopened.
         """
-        self._check_usable()
+        self.standing.check()
         return Planner(self.view, self.schema, self.rule, self.live_offsets)
 
     def live_offsets(self, keys: pa.BinaryArray) -> Offsets:
@@ -140,96 +141,42 @@ class Tablet:
         """Return the offsets of the live rows whose key starts so, in key order."""
         return self._index.prefix(self.bucket, prefix, limit)[1]
 
-    def append(self, entries: Sequence[Entry], group: GroupMark = NO_GROUP) -> None:
-        """Append log batches, what a group has for this bucket, not durable yet. All or none.
-
-        Raises:
-            OSError: nothing was appended.
-            BucketFailedError: the log is in doubt; reopen the bucket.
-        """
-        self._check_usable()
-        active = self._open_segment()
-        try:
-            active.append(entries, group)
-        except BucketFailedError as error:
-            self.failure = error
-            raise
-
-    def take_back(self) -> bool:
-        """Take back everything appended since the last publication, durably; tell whether that is done.
-
-        A log that is in doubt is written again without it; the bucket takes no writes until it is reopened.
-        """
-        if self._active is None:
-            return True
-        try:
-            if self.failure is None:
-                self._active.rollback()
-                return True
-        except BucketFailedError as error:
-            self.failure = error
-        try:
-            self._active.cut_unacknowledged()
-        except OSError:
-            return False
-        return True
-
-    def sync(self) -> None:
-        """Make what was appended durable, as the settings ask.
-
-        Raises:
-            BucketFailedError: it is not known what is durable; the bucket takes no more writes.
-        """
-        assert self._active is not None
-        if self.settings.fsync is not FsyncMode.ALWAYS:
-            return
-        self.sync_log()
-
     def sync_log(self) -> None:
         """Make the log durable now, whatever the settings ask. Every step that writes a manifest begins so.
 
         Raises:
             BucketFailedError: it failed, now or before: what the bucket believes may be more than is durable.
         """
-        self._check_usable()
-        if self._active is None:
-            return
-        try:
-            self._active.sync()
-        except BucketFailedError as error:
-            self.failure = error
-            raise
+        self.log.sync_now()
 
     def publish(self, entries: Sequence[Entry], planned: Planned, group: int = NO_GROUP.number) -> TabletView:
-        """Take appended batches into tail, ends and index; return the view to show.
+        """Take batches that the log has into tail, ends and index; return the view to show.
 
         The caller sets `view`, together with those of other buckets.
 
         Raises:
             BucketFailedError: the index failed; the log is durable and a reopened bucket has it all.
         """
-        assert self._active is not None
-        self._active.publish(entries, [plan.batch for plan in planned.plans])
+        tail = self._tail
+        if tail is None:
+            tail = self._tail = GrowingTail(self.schema, self.state.visible)
+        tail.extend(entries, [plan.batch for plan in planned.plans])
         for facts, _ in entries:
             self.state.timestamp_ms = max(self.state.timestamp_ms, facts.timestamp_ms)
             if facts.writer_id != NO_ID:
                 self.state.writers.record(facts.writer_id, Applied(facts.sequence, facts.base_offset, facts.end_offset))
             self.state.owners.record(facts)
-        self.state.visible = self._active.tail.end
+        self.state.visible = tail.end
         self.state.group = max(self.state.group, group)
         view = self._make_view()
         try:
             self._end_rows(view, planned)
         except Exception as error:
-            self.failure = error
+            self.standing.fail(error)
             raise BucketFailedError(
                 "index or ends failed after the log was durable; reopen the bucket", bucket=self.bucket
             ) from error
         return view
-
-    def wants_roll(self) -> bool:
-        """Tell whether the active segment is as large as it may be."""
-        return self._active is not None and self._active.bytes >= self.settings.segment_bytes
 
     def roll(self) -> None:
         """Finish the active segment; the next write starts another.
@@ -237,20 +184,18 @@ class Tablet:
         Raises:
             BucketFailedError: the segment could not be finished.
         """
-        if self._active is None:
+        segment = self.log.finish()
+        if segment is None:
             return
-        self._check_usable()
-        try:
-            closed = self._active.finish()
-        except BucketFailedError as error:
-            self.failure = error
-            raise
-        self._end_segment(closed)
+        tail = self._tail or GrowingTail(self.schema, self.state.visible)
+        self.state.closed = (*self.state.closed, tail.closed(segment))
+        self._tail = None
+        self.view = self._make_view()
 
     def set_schema(self, schema: TabletSchema, rule: MergeRule) -> None:
         """Write by another schema from now on."""
         self.roll()
-        self.schema = schema
+        self.schema = self.log.schema = schema
         self.rule = rule
 
     def rebuild_index(self) -> None:
@@ -279,47 +224,28 @@ class Tablet:
         Raises:
             BucketFailedError: the segment could not be finished.
         """
-        if self._active is not None:
-            if self.failure is None:
-                self.roll()
-            else:
-                self._active.close()
-        if self.failure is None and not self.schema.keyed:
-            self._note_length()
-        self.failure = self.failure or BucketFailedError("bucket is closed", bucket=self.bucket)
+        if self.standing.takes_writes:
+            self.roll()
+            if not self.schema.keyed:
+                self._note_length()
+        self.log.close()
+        self.standing.close()
 
     def abandon(self) -> None:
         """Let go without finishing anything: the bucket's files are about to be removed."""
-        if self._active is not None:
-            self._active.close()
-        self.failure = self.failure or BucketFailedError("bucket was dropped", bucket=self.bucket)
+        self.log.close()
+        self.standing.drop()
 
     def adopt_pins(self, other: Tablet) -> None:
         """Take over the pins of the same bucket, opened before."""
         for holder, offset in other.pins.snapshot().items():
             self.pins.pin(holder, offset, least=self.kept_from)
 
-    def cut_unacknowledged(self) -> None:
-        """Cut the log at the last acknowledged offset, durably, before a failed bucket is reopened.
-
-        Raises:
-            OSError: as the disk gave it; try again.
-        """
-        if self._active is not None:
-            self._active.cut_unacknowledged()
-            self._active = None
-
     def _note_length(self) -> None:
         """Have the index know how long the log of a bucket without keys is, as it does of one with keys."""
         if self._index.applied(self.bucket) != self.view.visible:
             empty = pa.array([], pa.binary()), np.empty(0, np.int64)
             self._index.apply(self.bucket, *empty, applied=self.view.visible)
-
-    def _check_usable(self) -> None:
-        if self.failure is not None:
-            raise BucketFailedError(
-                "bucket takes no writes after an earlier failure; reopen it", bucket=self.bucket
-            ) from self.failure
 
     def _are_live(self, live: Offsets) -> bool:
         offsets = live[live >= 0]
@@ -331,30 +257,6 @@ class Tablet:
             return self.view.locate(offsets).are_live()
         except CorruptionError:
             return False
-
-    def _open_segment(self) -> ActiveSegment:
-        if self._active is not None:
-            return self._active
-        if self._next_segment is None:
-            self._next_segment = self.files.new_name("segment")
-        else:
-            # An attempt that failed may have left its file; half a segment is understood only as the last one.
-            self.files.remove([self._next_segment])
-        self._active = ActiveSegment(
-            self.files,
-            self._next_segment,
-            schema=self.schema,
-            start=self.state.visible,
-            preallocate_bytes=self.settings.segment_bytes,
-            synced=self.settings.fsync is FsyncMode.ALWAYS,
-        )
-        self._next_segment = None
-        return self._active
-
-    def _end_segment(self, closed: ClosedTail) -> None:
-        self.state.closed = (*self.state.closed, closed)
-        self._active = None
-        self.view = self._make_view()
 
     def _end_rows(self, view: TabletView, planned: Planned) -> None:
         if not self.schema.keyed:
@@ -368,7 +270,7 @@ class Tablet:
 
     def _make_view(self) -> TabletView:
         spans = [*self.state.sealed, *(closed.span for closed in self.state.closed)]
-        if self._active is not None and (tail := self._active.span()) is not None:
+        if self._tail is not None and (tail := self._tail.span()) is not None:
             spans.append(tail)
         return TabletView.of(self.bucket, self.state.base, self.state.visible, tuple(spans))
 

@@ -231,7 +231,7 @@ class Committer:
             self._take(calls)
         except BaseException as error:  # noqa: BLE001 - handed to the callers, who wait for it
             for bucket in {bucket for call in calls for bucket in call.parts if bucket in self._tablets}:
-                self._tablets[bucket].failure = error
+                self._tablets[bucket].standing.fail(error)
             for call in calls:
                 if not call.done.done():
                     broken = InternalError("the commit failed in a way it must not; reopen the bucket and report it")
@@ -296,7 +296,7 @@ class Committer:
                 self._tablets[bucket].view = view
             self._show()
         for bucket in views:
-            if self._tablets[bucket].wants_roll():
+            if self._tablets[bucket].log.wants_roll:
                 self._roll(self._tablets[bucket])
         return unseen
 

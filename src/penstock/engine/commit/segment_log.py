@@ -43,7 +43,7 @@ class SegmentLog:
             raise BucketFailedError(
                 "table takes no writes: the disk did not let a failed one be taken back; reopen it",
                 bucket=self._doubt[0].bucket,
-            ) from self._doubt[0].failure
+            ) from self._doubt[0].standing.cause
 
     def append(self, parts: Parts) -> int:
         """Append a group and return its number; it is durable then, as the settings ask, and stays.
@@ -58,8 +58,8 @@ class SegmentLog:
         try:
             for tablet in touched:
                 failing = tablet.bucket
-                tablet.append(parts[failing], mark)
-            errors = self._syncs.run_all([tablet.sync for tablet in touched])
+                tablet.log.append(parts[failing], mark)
+            errors = self._syncs.run_all([tablet.log.sync for tablet in touched])
         except (OSError, BucketFailedError) as error:
             causes: dict[BucketId, BaseException] = {failing: error}
         except BaseException:
@@ -70,6 +70,8 @@ class SegmentLog:
         if causes:
             self._take_back(touched)
             raise NotAppended(causes, in_doubt=bool(self._doubt))
+        for tablet in touched:
+            tablet.log.keep()
         return self._number
 
     def settle(self) -> None:
@@ -83,4 +85,4 @@ class SegmentLog:
 
     def _take_back(self, tablets: Iterable[Tablet]) -> None:
         self._doubt = list(tablets)
-        self._doubt = [tablet for tablet in self._doubt if not tablet.take_back()]
+        self._doubt = [tablet for tablet in self._doubt if not tablet.log.take_back()]

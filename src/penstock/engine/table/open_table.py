@@ -201,7 +201,7 @@ class OpenTable:
         def change() -> None:
             for tablet in self.committer.tablets.values():
                 tablet.rule = rule
-                if tablet.schema.schema_id != schema.schema_id and tablet.failure is None:
+                if tablet.schema.schema_id != schema.schema_id and tablet.standing.takes_writes:
                     tablet.set_schema(schema, rule)
 
         with self._lock:
@@ -276,10 +276,10 @@ class OpenTable:
 
         def again() -> None:
             failed = self.committer.tablets[bucket]
-            if failed.failure is None:
+            if failed.standing.takes_writes:
                 return
             self.committer.take_back_all()
-            failed.cut_unacknowledged()
+            failed.log.cut_unacknowledged()
             tablet = self._reopened(bucket)[bucket]
             tablet.adopt_pins(failed)
             self.committer.replace_tablet(tablet)
@@ -306,7 +306,7 @@ class OpenTable:
         """Refuse further calls, finish those under way, let go of the buckets; idempotent."""
         self.committer.close(reason)
         for tablet in self.committer.tablets.values():
-            if finish is not None and tablet.failure is None:
+            if finish is not None and tablet.standing.takes_writes:
                 finish(tablet)
             tablet.close()
 

@@ -122,7 +122,7 @@ class Maintenance:
     def sync_logs(self) -> None:
         """Make every log durable: beside other work, which may take longer than the interval."""
         for table, tablet in self._tables.tablets():
-            if tablet.failure is None:
+            if tablet.standing.takes_writes:
                 # Closed, dropped or failed meanwhile: its state says so to whoever asks.
                 with suppress(ClosedError, NotFoundError, BucketFailedError):
                     table.committer.run(tablet.sync_log)
@@ -190,7 +190,7 @@ class Maintenance:
     def free(self, table: OpenTable, tablet: Tablet) -> None:
         """Compact a bucket in which a pin went, as far as retention and the other pins allow."""
         with self.attending(tablet.bucket):
-            if tablet.failure is not None:
+            if not tablet.standing.takes_writes:
                 return
             target = retention_target(tablet, table.info.options, self._clock.earliest_ms())
             reachable = min(target, tablet.pins.floor())
@@ -208,7 +208,10 @@ class Maintenance:
         """Save what the next open would have to replay, where that is much."""
         for table, tablet in self._tables.tablets():
             with self.attending(tablet.bucket):
-                if tablet.view.visible - tablet.state.checkpoint <= CLOSING_REPLAY_MAX or tablet.failure is not None:
+                if (
+                    tablet.view.visible - tablet.state.checkpoint <= CLOSING_REPLAY_MAX
+                    or not tablet.standing.takes_writes
+                ):
                     continue
                 try:
                     self._checkpoint(table, tablet)
@@ -226,7 +229,7 @@ class Maintenance:
     def _attend(self, table: OpenTable, tablet: Tablet) -> None:
         try:
             with self.attending(tablet.bucket):
-                if tablet.failure is not None:
+                if not tablet.standing.takes_writes:
                     return
                 if tablet.state.closed:
                     self._seal(table, tablet)
@@ -239,7 +242,7 @@ class Maintenance:
             return  # closed, dropped or failed meanwhile: its state says so to whoever asks
         except (CorruptionError, OSError):
             # A bucket that is dropped meanwhile takes its files along, and a file that is missing looks like damage.
-            if tablet.failure is None:
+            if tablet.standing.takes_writes:
                 raise
 
     def _seal(self, table: OpenTable, tablet: Tablet, *, active_too: bool = False) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from penstock.codec.stored.manifest import FileEntry, Manifest, SpanEntry
 from penstock.model.place.bucket import BucketId
-from penstock.tablet.files.active_segment import ClosedTail
+from penstock.tablet.state.closed_tail import ClosedTail
 from penstock.tablet.state.owner_state import OwnerState
 from penstock.tablet.state.writer_state import WriterState
 from penstock.tablet.view.span import Span

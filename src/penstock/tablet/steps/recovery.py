@@ -20,13 +20,13 @@ from penstock.log.segment import Segment
 from penstock.log.tail import Tail
 from penstock.model.place.change import OP, PREV, SYSTEM_FIELDS, Op
 from penstock.model.place.facts import NO_ID
-from penstock.tablet.files.active_segment import ClosedTail
 from penstock.tablet.files.bucket_files import BucketFiles
 from penstock.tablet.files.durable import NOTHING_DURABLE, Durable
 from penstock.tablet.files.found_log import FoundLog
 from penstock.tablet.merge.rule import MergeRule
 from penstock.tablet.schema import TabletSchema
 from penstock.tablet.settings import TabletSettings
+from penstock.tablet.state.closed_tail import ClosedTail
 from penstock.tablet.state.owner_state import OwnerState
 from penstock.tablet.state.tablet_state import TabletState
 from penstock.tablet.state.writer_state import Applied, WriterState

@@ -10,7 +10,7 @@ from __future__ import annotations
 from penstock.codec.stored.manifest import FileEntry
 from penstock.log.data_file import write_data_file
 from penstock.log.tail import TailView
-from penstock.tablet.files.active_segment import ClosedTail
+from penstock.tablet.state.closed_tail import ClosedTail
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.view.span import Run, Span
 

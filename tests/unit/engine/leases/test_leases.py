@@ -391,7 +391,7 @@ def test_bucket_that_failed_is_unavailable_and_the_rest_is_leased(rig: Rig) -> N
     table = rig.engine._tables.get(rig.table.info.table_id)
     failed = table.tablet(table.bucket_id(one))
     assert failed is not None
-    failed.failure = OSError("the disk is broken")
+    failed.standing.fail(OSError("the disk is broken"))
 
     info = rig.lease()
 
@@ -405,7 +405,7 @@ def test_reopened_bucket_is_protected_again(rig: Rig) -> None:
     for bucket in rig.engine.catalog.buckets(rig.table.info.table_id):
         failed = table.tablet(table.bucket_id(bucket))
         assert failed is not None
-        failed.failure = OSError("the disk was broken")
+        failed.standing.fail(OSError("the disk was broken"))
         rig.engine.reopen(bucket)
 
     rig.churn(2, 3, 4, 5)
