@@ -71,5 +71,5 @@ def _figures(table: OpenTable) -> dict[str, float]:
         "table_changes": sum(bucket.visible for bucket in stats.buckets),
         "table_unsealed_rows": sum(bucket.tail_rows for bucket in stats.buckets),
         "table_pins": sum(len(bucket.pins) for bucket in stats.buckets),
-        "table_failed_buckets": sum(tablet.failure is not None for tablet in table.committer.tablets.values()),
+        "table_failed_buckets": sum(not tablet.standing.takes_writes for tablet in table.committer.tablets.values()),
     }
