@@ -21,6 +21,7 @@ from penstock.log.settings import LogSettings
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
 from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.agg_mode import AggMode
 from penstock.model.schema.schema import Schema
 from penstock.model.table.spec import make_spec
 from penstock.tablet.steps.checkpointing import checkpoint
@@ -109,6 +110,8 @@ def write_batch(
 ) -> WriteResult:
     """Write a batch with the table's columns."""
     info = table.info
+    if "agg_mode" in call:
+        call["agg_mode"] = AggMode.parse(call["agg_mode"])
     kind = operation or (Operation.UPSERT if info.keyed else Operation.APPEND)
     return table.write(WriteCall(info.table_id, info.schema_id, kind, batch, **call), principal=LOCAL)
 

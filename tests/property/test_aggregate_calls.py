@@ -15,6 +15,7 @@ from penstock.engine.commit.group import QueuedWrite
 from penstock.engine.table.open_table import OpenTable
 from penstock.errors import ArithmeticOverflowError
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
+from penstock.model.schema.agg_mode import AggMode
 
 DDL = (
     "id BIGINT, total BIGINT SUM, top DOUBLE MAX, n BIGINT COUNT, tiny TINYINT SUM, words STRING LISTAGG, "
@@ -57,7 +58,7 @@ def queued(table: OpenTable, rows: list[dict[str, Any]], mode: str, number: int)
         Operation.UPSERT,
         batch_of(table, rows),
         columns=tuple(list(rows[0])[1:]),
-        agg_mode=mode,
+        agg_mode=AggMode.parse(mode),
         writer_id=number.to_bytes(16, "big"),
         sequence=0,
     )

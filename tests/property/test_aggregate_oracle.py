@@ -122,7 +122,7 @@ class Life:
             batch = batch.append_column("_change_type", pa.array(kinds, pa.string()))
         named = None if columns is None else tuple(columns)
         info = self.table.info
-        call = WriteCall(info.table_id, info.schema_id, operation, batch, named, mode.value)
+        call = WriteCall(info.table_id, info.schema_id, operation, batch, named, mode)
         try:
             changes, ignored = self.oracle.write(rows, columns, mode, back)
         except InvalidError:

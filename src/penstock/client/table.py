@@ -18,6 +18,7 @@ from penstock.client.hold.latest_snapshots import LatestSnapshots
 from penstock.client.hold.owner import AttemptId, OwnerLike, attempt_bytes, owner_token
 from penstock.client.link.buckets import BucketName
 from penstock.client.link.link import Link
+from penstock.client.link.writer_identity import WriterIdentity
 from penstock.client.lookup.lookups import Lookups
 from penstock.client.scan.request import compile_filter
 from penstock.client.scan.table_reads import TableReads
@@ -122,10 +123,13 @@ class Table(TableDefinition, TableReads, TableOwners):
         compiled = compile_filter(filter, self._info.schema)
         if compiled is None:
             raise InvalidError("delete_where needs a filter; truncate deletes all rows", table=self.path)
-        with self._link.identities.borrow() as who:
-            return self._link.retry.run(
-                lambda: self._link.node.tables.delete_where(self._info.table_id, compiled, who.writer_id, who.sequence)
-            )
+        table_id = self._info.table_id
+
+        def send(writer: WriterIdentity) -> WriteResult:
+            identity = writer.writer_id, writer.sequence
+            return self._link.retry.run(lambda: self._link.node.tables.delete_where(table_id, compiled, *identity))
+
+        return self._link.identities.lend(send)
 
     def truncate(self) -> WriteResult:
         """Delete all rows; in the changelog like any delete.
@@ -303,6 +307,9 @@ class Table(TableDefinition, TableReads, TableOwners):
     def _write(self, call: WriteCall) -> WriteResult:
         if call.batch.num_rows == 0:
             return WriteResult(0, 0, 0)
-        with self._link.identities.borrow() as who:
-            sent = replace(call, writer_id=who.writer_id, sequence=who.sequence)
+
+        def send(writer: WriterIdentity) -> WriteResult:
+            sent = replace(call, writer_id=writer.writer_id, sequence=writer.sequence)
             return self._link.retry.run(lambda: self._link.node.tables.write(sent))
+
+        return self._link.identities.lend(send)

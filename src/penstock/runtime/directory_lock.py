@@ -31,6 +31,7 @@ class DirectoryLock:
 
     def __init__(self, disk_root: str | Path, *, clock: Clock | None = None) -> None:
         self._directory = Path(disk_root)
+        self._path = str(self._directory / "LOCK")
         self._clock = clock or SystemClock()
         self._fd = -1
 
@@ -46,7 +47,7 @@ class DirectoryLock:
         It does not after the directory was moved or unmounted, or another was put in its place.
         """
         try:
-            there, ours = os.stat(self._directory / "LOCK"), os.fstat(self._fd)
+            there, ours = os.stat(self._path), os.fstat(self._fd)
         except OSError:
             return False
         return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)

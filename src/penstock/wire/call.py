@@ -24,7 +24,7 @@ R = TypeVar("R")
 REPLY_LIMITS = BodyLimits(bytes_max=FRAME_BYTES_MAX, rows_max=1 << 31)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call(Generic[R]):
     """One call of `penstock.model.node.node.Node`: its tables, the field of each argument, and of what it returns.
 
@@ -52,7 +52,9 @@ class Call(Generic[R]):
         """Return the frame that asks; with `follows` only for the case that the call before succeeds."""
         assert arguments.keys() == self.arguments.keys()
         batches: list[pa.RecordBatch] = []
-        said = {name: self.arguments[name].write(value, batches) for name, value in arguments.items()}
+        said = {}
+        for name, value in arguments.items():
+            said[name] = self.arguments[name].write(value, batches)
         header: dict[str, Any] = {"id": call_id, "call": self.name, "args": said}
         if follows:
             header["follows"] = True

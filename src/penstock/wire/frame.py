@@ -43,6 +43,7 @@ HEAD_BYTES: Final = _HEAD.size
 WORD_BYTES: Final = 8
 """Columns lie at multiples of this."""
 
+_FROM_JSON: Final = json.JSONDecoder()
 _JSON: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
 
 
@@ -54,6 +55,9 @@ class FrameKind(IntEnum):
     ERROR = 2
     END = 3
     PIECE = 4
+
+
+_KINDS: Final = tuple(FrameKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +161,10 @@ def decode_frame(frame: pa.Buffer) -> Frame:
         raise UnsupportedError(
             "the other end speaks another protocol; upgrade the older one", protocol=version, known=PROTOCOL_VERSION
         )
-    if kind > FrameKind.PIECE:
+    if kind >= len(_KINDS):
         raise InvalidError("the message is a frame of no known kind", kind=kind)
     header = _read_header(frame, header_bytes)
-    return Frame(FrameKind(kind), header, _read_bodies(frame, _HEAD.size + header_bytes, header.pop("bodies", [])))
+    return Frame(_KINDS[kind], header, _read_bodies(frame, _HEAD.size + header_bytes, header.pop("bodies", [])))
 
 
 def is_reply(frame: pa.Buffer) -> bool:
@@ -179,7 +183,7 @@ def _read_header(frame: pa.Buffer, header_bytes: int) -> dict[str, Any]:
     if values > HEADER_VALUES_MAX:
         raise LimitError("the message's header has too many values", values=values, most=HEADER_VALUES_MAX)
     try:
-        header = json.loads(text.decode())
+        header = _FROM_JSON.decode(text.decode())
     except (ValueError, RecursionError) as error:
         raise InvalidError("the message's header is no json") from error
     if not isinstance(header, dict):

@@ -27,6 +27,7 @@ from penstock.model.node.calls import (
 )
 from penstock.model.node.log_state import GonePartition, LogState
 from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.agg_mode import AggMode
 from penstock.model.schema.type_words import format_type, parse_type
 from penstock.model.table.spec import spec_from_json
 from penstock.model.table.table import TableInfo, TableSpec
@@ -51,6 +52,7 @@ from penstock.wire.field import (
 T = TypeVar("T")
 
 COLUMNS: Final = maybe(tupled(TEXT))
+AGG_MODE: Final[Field[AggMode]] = Field(lambda value, _: value, lambda value, _: AggMode.parse(value))
 OFFSET_BY_BUCKET: Final[Field[Mapping[TableBucket, int]]] = by_bucket(INT, make=int)
 RANGE_BY_BUCKET: Final[Field[Mapping[TableBucket, tuple[int, int]]]] = by_bucket(
     INT, INT, make=lambda start, end: (start, end)
@@ -86,7 +88,7 @@ WRITE_CALL: Final = record(
     operation=choice(Operation),
     batch=BATCH,
     columns=COLUMNS,
-    agg_mode=TEXT,
+    agg_mode=AGG_MODE,
     writer_id=BYTES,
     sequence=INT,
     owner=maybe(BYTES),

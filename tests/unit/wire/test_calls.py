@@ -49,6 +49,7 @@ from penstock.model.node.owner import (
 )
 from penstock.model.node.owner_token import OwnerToken
 from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.agg_mode import AggMode
 from penstock.model.schema.aggregate import AggFunction
 from penstock.model.table.spec import make_spec
 from penstock.model.table.table import TableInfo
@@ -96,7 +97,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "add_column": {"table_id": 7, "name": "sum", "type": pa.decimal128(18, 2), "agg": AggFunction.SUM},
     "create_partition": {"table_id": 7, "values": {"day": date(2024, 1, 1), "n": 3}, "if_not_exists": True},
     "drop_partition": {"table_id": 7, "values": {"day": "2024-01-01"}, "if_exists": True},
-    "write": {"call": WriteCall(7, 1, Operation.APPLY, BATCH, ("note",), "replace", b"w" * 16, 9, b"owner", b"a" * 16)},
+    "write": {
+        "call": WriteCall(7, 1, Operation.APPLY, BATCH, ("note",), AggMode.REPLACE, b"w" * 16, 9, b"owner", b"a" * 16)
+    },
     "delete_where": {"table_id": 7, "filter": b"\x00f", "writer_id": b"w" * 16, "sequence": 1},
     "open_cut": {"table_id": 7, "as_of": {ONE: 5, TWO: 6}, "buckets": [ONE]},
     "release_cut": {"cut_id": "c-1"},

@@ -42,6 +42,7 @@ class ArrowSource:
         if isinstance(values, np.ndarray) or _is_from(values, "pandas"):
             if values.dtype != np.dtype(object):
                 array = _converted(values, field.name)
+                check_arrow([array])  # pandas hands out arrays of Arrow's that it was given, as they are
                 # pandas keeps a column without values as double, whatever it is meant to hold.
                 bare = array.null_count == len(array)
                 return pa.nulls(len(array), field.type) if bare else cast_array(array, field)

@@ -1,4 +1,4 @@
-"""Who writes, and which of its writes this is: what makes a repeated call harmless.
+"""The identity of a writer, and the number of each of its writes: what makes a repeated call harmless.
 
 A node remembers the last sequences of each writer, so a call that is sent again under the same
 (writer, sequence) is applied once. Two threads that shared an identity would overtake each other;
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -29,15 +31,15 @@ class WriterIdentities:
         self._idle: list[WriterIdentity] = []
         self._lock = threading.Lock()
 
-    @contextmanager
-    def borrow(self) -> Iterator[WriterIdentity]:
-        """Lend an identity for one call; the next call of the same identity has the next sequence.
+    def lend(self, write: Callable[[WriterIdentity], T]) -> T:
+        """Return what a write returns that is lent an identity; the next one with that identity has the next sequence.
 
-        After a failed call nobody knows whether the sequence was used up: that identity never returns.
+        After a write that failed it is unknown whether the sequence was used up: that identity never returns.
         """
         with self._lock:
             identity = self._idle.pop() if self._idle else WriterIdentity()
-        yield identity
+        result = write(identity)
         identity.sequence += 1
         with self._lock:
             self._idle.append(identity)
+        return result

@@ -173,9 +173,11 @@ class CallStream:
 
     def _send(self, request: pa.Buffer) -> None:
         self._owed += 1
-        with suppress(*_FOREIGN):
-            # If the stream is broken, reading from it tells why; the writer does not know.
+        try:
             self._writer.write_metadata(request)
+        except _FOREIGN:
+            # The stream is broken: reading from it tells why; the writer does not know.
+            return
 
     def _receive(self, rows: int, following: pa.Buffer | None) -> Answer:
         answer = self._read(following)

@@ -47,7 +47,7 @@ class WriteRequests:
             UnsupportedError: the table has no primary key.
         """
         self.require_key("upsert", "append")
-        AggMode.parse(agg_mode)
+        mode = AggMode.parse(agg_mode)
         schema = self._info.schema
         targets: tuple[str, ...] | None = None
         if columns is not None:
@@ -56,7 +56,7 @@ class WriteRequests:
             batch, targets = ingest_present(data, schema)
         else:
             batch = ingest_rows(data, schema, self._info.added_columns)
-        return self._call(Operation.UPSERT, batch, columns=targets, agg_mode=agg_mode, owner=owner, attempt=attempt)
+        return self._call(Operation.UPSERT, batch, columns=targets, agg_mode=mode, owner=owner, attempt=attempt)
 
     def delete(
         self,
@@ -136,7 +136,7 @@ class WriteRequests:
         batch: pa.RecordBatch,
         *,
         columns: tuple[str, ...] | None = None,
-        agg_mode: str = "accumulate",
+        agg_mode: AggMode = AggMode.ACCUMULATE,
         owner: bytes | None,
         attempt: bytes,
     ) -> WriteCall:

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from penstock.client.hold.owner import AttemptId, Owner, OwnerLike, acquire, attempt_bytes, check_rows, owner_token
 from penstock.client.link.link import Link
+from penstock.client.link.writer_identity import WriterIdentity
 from penstock.client.write.requests import WriteRequests
 from penstock.errors import InvalidError
 from penstock.model.node.calls import WriteResult
@@ -68,9 +69,12 @@ class TableOwners:
             call = self._requests.append(data, token, ident)
         else:
             call = self._requests.upsert(data, columns, agg_mode, token, ident)
-        with self._link.identities.borrow() as who:
-            sent = replace(call, writer_id=who.writer_id, sequence=who.sequence)
+
+        def send(writer: WriterIdentity) -> WriteResult:
+            sent = replace(call, writer_id=writer.writer_id, sequence=writer.sequence)
             return self._link.retry.run(lambda: self._link.node.owners.stage(sent))
+
+        return self._link.identities.lend(send)
 
     def end_attempt(self, *, owner: OwnerLike, attempt: AttemptId, rows: int | Mapping[TableBucket, int]) -> AttemptEnd:
         """End an attempt that wrote so many rows; the first to end wins, and the answer says who did.

@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
+from pyarrow import lib
 
 WORD_BYTES = 8
+_VARIABLE = frozenset((lib.Type_STRING, lib.Type_BINARY, lib.Type_LARGE_STRING, lib.Type_LARGE_BINARY))
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -73,7 +75,7 @@ def held_bytes_of(array: pa.Array) -> Bytes:
 
 def is_variable(kind: pa.DataType) -> bool:
     """Tell whether the type is a string or binary."""
-    return any(test(kind) for test in (pat.is_string, pat.is_binary, pat.is_large_string, pat.is_large_binary))
+    return kind.id in _VARIABLE
 
 
 def _stored_offsets(array: pa.Array) -> npt.NDArray[Any]:

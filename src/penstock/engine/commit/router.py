@@ -76,7 +76,6 @@ class WriteRouter:
             InvalidError: the rows do not fit the table, or the table does not take the operation.
         """
         self._check_operation(call)
-        _validate(call.batch)
         rows = self._rows(call, known)
         parts = self._split(rows, self._turn_of(call))
         alike = rows.deletes is None and rows.retracts is None and not rows.clears and not self._deletes_at_zero
@@ -112,12 +111,12 @@ class WriteRouter:
         if call.columns is not None and not self._takes_partial():
             kind = "a log table" if info.merge_engine is None else f"the merge engine {info.merge_engine}"
             raise UnsupportedError(f"{kind} takes whole rows only; leave out columns=", table=info.path)
-        if AggMode.parse(call.agg_mode) is AggMode.ACCUMULATE:
+        if call.agg_mode is AggMode.ACCUMULATE:
             return
         if not self._aggregates:
-            raise InvalidError("agg_mode is for aggregating tables only", table=info.path, agg_mode=call.agg_mode)
+            raise InvalidError("agg_mode is for aggregating tables only", table=info.path, agg_mode=call.agg_mode.value)
         if operation is not Operation.UPSERT:
-            raise InvalidError(f"agg_mode goes with upsert, not with {operation}", agg_mode=call.agg_mode)
+            raise InvalidError(f"agg_mode goes with upsert, not with {operation}", agg_mode=call.agg_mode.value)
 
     def _rows(self, call: WriteCall, known: Schema) -> _Rows:
         if call.operation is Operation.DELETE:
@@ -130,7 +129,7 @@ class WriteRouter:
             retracts = retractions(kinds, [column for name, column in given if name not in keys])
         elif call.operation is Operation.APPLY:
             batch, deletes = self._applied(batch)
-        mode = AggMode.parse(call.agg_mode)
+        mode = call.agg_mode
         if call.columns is None and self._fits(batch):
             # As nearly every batch comes; what follows costs a small one more than its commit.
             stored = pa.RecordBatch.from_arrays(batch.columns, schema=self._storage)
@@ -250,7 +249,7 @@ class WriteRouter:
         if buckets == 1 and not self._info.partitioned:
             return {BucketId(table_id, 0, 0): whole}
         partitions, codes = self._destinations(rows, turn)
-        found = np.unique(codes)
+        found = codes if len(codes) == 1 else np.unique(codes)
         if len(found) == 1:
             partition, bucket = divmod(int(found[0]), buckets)
             there = partitions[partition] != NO_PARTITION
@@ -304,14 +303,6 @@ def _made(rows: _Rows, names: Sequence[str], codes: npt.NDArray[np.int64]) -> li
         return [True] * len(names)
     kept: list[int] = np.bincount(codes, weights=~rows.deletes, minlength=len(names)).tolist()
     return [count > 0 for count in kept]
-
-
-def _validate(batch: pa.RecordBatch) -> None:
-    """Check every value of a batch from outside before anything reads it: a bad one can crash the process."""
-    try:
-        batch.validate(full=True)
-    except pa.ArrowException as error:
-        raise InvalidError("the batch is not valid Arrow data", error=str(error)) from error
 
 
 def _values(columns: Sequence[str], known: Schema) -> list[str]:

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import TracebackType
 
 from penstock.errors import PenstockError
 from penstock.model.place.bucket import BucketId, TableBucket
 
 
-@contextmanager
-def naming(name: Callable[[BucketId], TableBucket]) -> Iterator[None]:
-    """Let what is raised name the buckets of a table by its path, partition and number.
+class naming:  # noqa: N801 - read as a word of the language, as `suppress` is
+    """A context in which what is raised names the buckets of a table by its path, partition and number.
 
-    Raises:
-        PenstockError: as it was raised, with other words for its buckets.
+    A class, as each write enters two: a generator's context manager would be half of what the checks inside cost.
     """
-    try:
-        yield
-    except PenstockError as error:
-        for fact, value in error.facts.items():
-            error.facts[fact] = _named(value, name)
-            setattr(error, fact, error.facts[fact])
-        raise
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: Callable[[BucketId], TableBucket]) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the facts of an error other words for its buckets."""
+        if isinstance(error, PenstockError):
+            for fact, value in error.facts.items():
+                error.facts[fact] = _named(value, self._name)
+                setattr(error, fact, error.facts[fact])
 
 
 def _named(value: object, name: Callable[[BucketId], TableBucket]) -> object:

@@ -147,8 +147,10 @@ class OpenTable:
         """Return the dropped partition whose bucket had this offset, None if nothing is known of it."""
         return gone_with(self._catalog.partitions.gone(self.info.table_id), bucket, offset)
 
-    def write(self, call: WriteCall, principal: str) -> WriteResult:
-        """Apply a write; return when it is durable and visible.
+    def write(
+        self, call: WriteCall, principal: str, on_written: Callable[[Tablet], object] | None = None
+    ) -> WriteResult:
+        """Apply a write; return when it is durable and visible. `on_written` is told of each bucket that has changes.
 
         Raises:
             PenstockError: as `WriteRouter.route` and `Committer.write` have it.
@@ -167,6 +169,12 @@ class OpenTable:
         offsets = {names[bucket]: span for bucket, span in sorted(ranges.items())}
         if guard is not None and call.owner is not None:
             guard.applied(call, queued)
+        if on_written is not None:
+            tablets = self.committer.tablets
+            # What was written is told as written, also if its partition is dropped right after.
+            for bucket in ranges:
+                if bucket in tablets:
+                    on_written(tablets[bucket])
         return WriteResult(queued.rows, changes, _ignored(queued, changes), offsets, done=queued.late)
 
     def _write(self, queued: QueuedWrite) -> Ranges:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol
 
 from penstock.engine.home.disk_room import DiskRoom
@@ -11,7 +10,6 @@ from penstock.engine.settings import Settings
 from penstock.engine.table.bucket_names import naming
 from penstock.engine.table.deletion import delete_matching
 from penstock.engine.table.open_table import OpenTable
-from penstock.errors import PartitionNotFoundError
 from penstock.model.filter.filter import Filter
 from penstock.model.node.calls import TableStats, WriteCall, WriteResult
 from penstock.model.node.principal import ActsForPrincipal
@@ -68,14 +66,7 @@ class TableService(ActsForPrincipal):
         with naming(table.name):
             self._upkeep.check_relieved(table, size)
         self._room.check(size)
-        result = table.write(call, self._principal)
-        for bucket in result.offsets:
-            # What was written is told as written, also if its partition is dropped right after.
-            with suppress(PartitionNotFoundError):
-                tablet = table.committer.tablets.get(table.bucket_id(bucket))
-                if tablet is not None:
-                    self._upkeep.relieve(tablet, table)
-        return result
+        return table.write(call, self._principal, lambda tablet: self._upkeep.relieve(tablet, table))
 
     def write_stream(self) -> None:
         """Offer no way to send writes ahead: they do not travel."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.errors import LimitError
 from penstock.model.place.bucket import TableBucket
 from penstock.model.place.facts import NO_ID
+from penstock.model.schema.agg_mode import AggMode
 from penstock.model.words.html_fields import HtmlFields
 
 PAGE_TOKEN_MAGIC: Final = b"PSRT"
@@ -49,6 +50,8 @@ class Offsets(NamedTuple):
 class WriteCall:
     """One write, applied whole or not at all.
 
+    Where its rows entered this process every value of `batch` was checked, and nothing checks them again.
+
     `schema_id` is the schema that the writing handle knows: a full upsert writes those columns.
     `columns` names the target columns of a partial update, or the columns that a delete nulls.
     """
@@ -58,7 +61,7 @@ class WriteCall:
     operation: Operation
     batch: pa.RecordBatch
     columns: tuple[str, ...] | None = None
-    agg_mode: str = "accumulate"
+    agg_mode: AggMode = AggMode.ACCUMULATE
     writer_id: bytes = NO_ID
     sequence: int = -1
     owner: bytes | None = None

@@ -1,19 +1,14 @@
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 import pytest
 
-from penstock.client.link.writer_identity import WriterIdentities
+from penstock.client.link.writer_identity import WriterIdentities, WriterIdentity
 
 
 def test_calls_one_after_the_other_share_an_identity_with_growing_sequences() -> None:
     identities = WriterIdentities()
-    seen = []
 
-    for _ in range(3):
-        with identities.borrow() as who:
-            seen.append((who.writer_id, who.sequence))
+    seen = [identities.lend(lambda writer: (writer.writer_id, writer.sequence)) for _ in range(3)]
 
     assert [sequence for _, sequence in seen] == [0, 1, 2]
     assert len({writer_id for writer_id, _ in seen}) == 1
@@ -23,24 +18,22 @@ def test_calls_one_after_the_other_share_an_identity_with_growing_sequences() ->
 def test_calls_at_the_same_time_never_share_an_identity() -> None:
     identities = WriterIdentities()
 
-    with ExitStack() as stack:
-        borrowed = [stack.enter_context(identities.borrow()) for _ in range(5)]
+    def nested(writer: WriterIdentity, more: int) -> set[bytes]:
+        inner = identities.lend(lambda other: nested(other, more - 1)) if more else set()
+        return inner | {writer.writer_id}
 
-    assert len({who.writer_id for who in borrowed}) == 5
+    assert len(identities.lend(lambda writer: nested(writer, 4))) == 5
 
 
 def test_an_identity_is_not_lent_again_after_a_failed_call() -> None:
     identities = WriterIdentities()
     lost: list[bytes] = []
 
-    def fail() -> None:
-        with identities.borrow() as who:
-            lost.append(who.writer_id)
-            raise ValueError("boom")
+    def fail(writer: WriterIdentity) -> None:
+        lost.append(writer.writer_id)
+        raise ValueError("boom")
 
     with pytest.raises(ValueError, match="boom"):
-        fail()
+        identities.lend(fail)
 
-    with identities.borrow() as who:
-        assert who.writer_id not in lost
-        assert who.sequence == 0
+    assert identities.lend(lambda writer: (writer.writer_id in lost, writer.sequence)) == (False, 0)

@@ -11,16 +11,17 @@ from penstock.engine.engine import Engine
 from penstock.engine.home.storage import Storage
 from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.settings import Settings
-from penstock.engine.table.open_table import OpenTable
 from penstock.errors import OffsetOutOfRangeError
 from penstock.index.memory import MemoryKeyIndex
 from penstock.log.settings import LogSettings
-from penstock.model.node.calls import BucketStats, Operation, WriteCall, WriteResult
+from penstock.model.node.calls import BucketStats, Operation, WriteCall
+from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import TableBucket
 from penstock.model.table.spec import make_spec
 from penstock.model.table.table import TableInfo
 from penstock.runtime.tasks import TaskGroup
 from penstock.tablet.settings import FsyncMode
+from penstock.tablet.tablet import Tablet
 from penstock.testing.fault_gate import Operation as DiskOperation
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock
@@ -187,19 +188,16 @@ def days(node: Node) -> tuple[TableInfo, WriteCall]:
     return info, WriteCall(info.table_id, info.schema_id, Operation.UPSERT, batch)
 
 
-def test_write_is_told_also_if_its_partition_is_dropped_right_after(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_is_told_also_if_its_partition_is_dropped_right_after() -> None:
     node = Node()
     info, call = days(node)
-    write = OpenTable.write
+    table = node.engine._tables.get(info.table_id)
 
-    def write_and_drop(table: OpenTable, given: WriteCall, principal: str) -> WriteResult:
-        result = write(table, given, principal)
+    def drop(tablet: Tablet) -> None:
         node.engine.catalog.drop_partition(info.table_id, {"day": "mon"})
-        return result
+        node.engine.maintenance.relieve(tablet, table)
 
-    monkeypatch.setattr(OpenTable, "write", write_and_drop)
-
-    assert node.engine.tables.write(call).rows == 1
+    assert table.write(call, LOCAL, drop).rows == 1
     assert node.engine.catalog.list_partitions(info.table_id) == []
 
 
