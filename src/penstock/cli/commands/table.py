@@ -9,12 +9,14 @@ import typer
 
 from penstock.cli.commands.access import open_connection
 from penstock.cli.commands.table_description import describe_table, write_description
+from penstock.cli.terminal.confirmation import confirm
 from penstock.cli.terminal.options import (
     Output,
     OutputFormat,
     ResultOutput,
     TablePathArgument,
     Url,
+    Yes,
     read_pairs,
     shows_text,
     split_names,
@@ -22,7 +24,6 @@ from penstock.cli.terminal.options import (
 from penstock.cli.terminal.output import write_records, write_result
 from penstock.cli.terminal.words import examples, say
 from penstock.client.table import Table
-from penstock.errors import InvalidError
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.words.names import TablePath
 
@@ -149,14 +150,13 @@ def drop(
     path: TablePathArgument,
     *,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing if it is not there.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     output: ResultOutput = None,
     url: Url = None,
 ) -> None:
     """Drop a table with all its rows."""
     with open_connection(context, url) as connection:
-        if not yes and not typer.confirm(f"Drop {path} with all its rows?", err=True):
-            raise InvalidError("not dropped; say --yes to drop it without being asked", table=path)
+        confirm(f"Drop {path} with all its rows?", "dropped", yes=yes)
         connection.drop_table(path, if_exists=if_exists)
         say(f"dropped {path}")
         write_result(output, {"table": str(TablePath.parse(path))})

@@ -69,6 +69,7 @@ _WORDS: Final = (
         lambda m: _flag(m[1]),
     ),
     (r"\bagg_mode\b", "the mode of aggregation"),
+    (r"\b(?:use|pass) cascade\b", "say --cascade"),
     (r"\bpass --", "say --"),
     # Methods.
     (

@@ -51,7 +51,8 @@ LeaseOption = Annotated[
     str | None,
     typer.Option("--lease", metavar="ID", help="The table as a lease holds it, also if it was dropped since."),
 ]
-TablePathArgument = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+TablePathArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The table: database.table.")]
 Columns = Annotated[
     list[str] | None, typer.Option("--columns", "-c", metavar="A,B", help="Only these columns, separated by commas.")
 ]

@@ -50,6 +50,7 @@ ARGUMENTS = {
 # `name=` with nothing after it, or a value as Python writes it; a method called; an attribute of the package.
 PYTHON = re.compile(
     r"""\b[a-z_]+=(?:[\[\]'"();,\s]|True|False|None|$)|\b\w+\(\)|\bt\.[a-z]|\bpenstock\.(?:[A-Z]|col\b)|__\w+__"""
+    r"""|\b(?:use|pass) (?:cascade|follow|owner|columns)\b"""
 )
 NAMES = re.compile(rf"\b(?:{'|'.join(sorted(METHODS | ARGUMENTS))})\b")
 
