@@ -35,11 +35,14 @@ PenstockError
 ├── CorruptionError                  restore, or ask for help: stored bytes are not what was written
 └── InternalError                    a bug of ours
 
-Messages are lower case, facts last as key=value; the facts are also fields of the error.
+Messages are lower case, facts last as key=value; the facts are also fields of the error. Those that programs look at
+are declared here, by class, for type checkers; one that may be missing is None then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 SHOWN_LENGTH_MAX: Final = 2_000
@@ -86,6 +89,9 @@ class InvalidError(PenstockError, ValueError):
     """The request is wrong; it will be wrong again."""
 
     code = "invalid"
+    column: str | None = None
+    row: int | None = None
+    """Where in the data it is: a column's name, and a row counted from 0."""
 
 
 class SchemaMismatchError(InvalidError):
@@ -104,6 +110,7 @@ class LimitError(InvalidError):
     """Something is larger than a stated limit."""
 
     code = "limit"
+    most: Any = None
 
 
 class ArithmeticOverflowError(InvalidError):
@@ -116,6 +123,7 @@ class DeleteDisabledError(InvalidError):
     """The table's `delete.behavior` is `disable`."""
 
     code = "delete_disabled"
+    table: str
 
 
 class UnsupportedError(InvalidError):
@@ -134,24 +142,31 @@ class DatabaseNotFoundError(NotFoundError):
     """No such database."""
 
     code = "database_not_found"
+    database: str
 
 
 class TableNotFoundError(NotFoundError):
     """No such table, or it was dropped."""
 
     code = "table_not_found"
+    table: str | None = None
 
 
 class PartitionNotFoundError(NotFoundError):
     """No such partition."""
 
     code = "partition_not_found"
+    table: str | None = None
+    partition: str | None = None
 
 
 class OffsetOutOfRangeError(NotFoundError):
     """The offset is below the base, or beyond the end, of the bucket."""
 
     code = "offset_out_of_range"
+    offset: int | None = None
+    base: int | None = None
+    end: int | None = None
 
 
 class SnapshotNotFoundError(NotFoundError):
@@ -164,18 +179,22 @@ class LeaseNotFoundError(NotFoundError):
     """The lease is unknown or has expired."""
 
     code = "lease_not_found"
+    lease_id: str | None = None
 
 
 class OwnerNotFoundError(NotFoundError):
     """No such owner on this table."""
 
     code = "owner_not_found"
+    owner: str
+    table: str | None = None
 
 
 class UnknownOrExpiredScannerError(NotFoundError):
     """The scan session does not exist (any more); resume with the token."""
 
     code = "unknown_or_expired_scanner"
+    scanner_id: str | None = None
 
 
 class AlreadyExistsError(PenstockError):
@@ -188,25 +207,39 @@ class ConflictError(PenstockError):
     """Somebody else changed it first."""
 
     code = "conflict"
+    keys: list[dict[str, Any]]
+    """The keys, as dicts of key columns, whose rows are not those that `expect=` names; empty for another conflict."""
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        self.keys = []
+        super().__init__(message, **facts)
 
 
 class FencedError(ConflictError):
     """A newer holder has taken over; this one may change nothing."""
 
     code = "fenced"
+    owner: str | None = None
 
 
 class LockedError(ConflictError):
     """An owner holds one of the columns, for `remaining_ms` more unless it is renewed or let go before."""
 
     code = "locked"
+    holder: str
+    columns: list[str]
+    remaining: str
     remaining_ms: int = 0
+    held_by: str | None = None
 
 
 class SequenceError(ConflictError):
     """A writer's sequence number is neither the next nor a recent one."""
 
     code = "sequence"
+    sequence: int
+    newest: int
+    remembered: int
 
 
 class UnavailableError(PenstockError):
@@ -226,6 +259,7 @@ class NotLeaderError(UnavailableError):
     """This node does not lead the bucket now."""
 
     code = "not_leader"
+    bucket: Any
 
 
 class TimedOutError(UnavailableError, TimeoutError):
@@ -250,6 +284,8 @@ class BucketFailedError(UnavailableError):
     """A sync failed; the bucket takes no writes until it is reopened."""
 
     code = "bucket_failed"
+    applied: Mapping[Any, tuple[int, int]] = MappingProxyType({})
+    """What is written all the same: where the changes are, by bucket."""
 
 
 class PermissionDeniedError(PenstockError):
@@ -268,6 +304,10 @@ class DirectoryInUseError(ClosedError):
     """Another process holds the data directory."""
 
     code = "directory_in_use"
+    directory: Any
+    pid: int | None = None
+    command: str | None = None
+    since: str | None = None
 
 
 class CorruptionError(PenstockError):

@@ -121,7 +121,7 @@ def test_write_that_one_bucket_refuses_is_in_no_bucket(node: FaultyNode, table: 
     with pytest.raises(errors.BucketFailedError, match="the bucket failed; nothing was written") as caught:
         table.upsert(rows(2))
 
-    assert caught.value.applied == {}  # type: ignore[attr-defined]
+    assert caught.value.applied == {}
     assert values(table) == dict.fromkeys(range(ROWS), 1)
     node.engine.reopen(failing)
     table.upsert(rows(2))

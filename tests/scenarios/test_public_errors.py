@@ -28,7 +28,7 @@ def test_errors_tell_their_kind_their_facts_and_whether_to_try_again(table: pens
     assert isinstance(error, errors.InvalidError | ValueError)
     assert (error.code, error.retriable) == ("schema_mismatch", False)
     assert error.facts == {"column": "id", "row": 1}
-    assert (error.column, error.row) == ("id", 1)  # type: ignore[attr-defined]
+    assert (error.column, error.row) == ("id", 1)
     assert str(error) == "a key column is never null; fill it or leave the row out column=id row=1"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 

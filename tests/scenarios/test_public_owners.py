@@ -72,7 +72,7 @@ def test_owner_locks_its_columns_until_it_is_released(table: penstock.Table) -> 
             table.upsert(sales("Ulm"))
         with pytest.raises(LockedError):
             table.acquire_owner("job-8", columns=["revenue", "visits"])
-        assert (refused.value.holder, refused.value.columns) == ("job-7", ["revenue"])  # type: ignore[attr-defined]
+        assert (refused.value.holder, refused.value.columns) == ("job-7", ["revenue"])
         table.upsert(sales("Ulm"), owner=owner)
         assert owner.epoch is None
 

@@ -53,16 +53,23 @@ class Table(TableDefinition, TableReads, TableOwners):
         agg_mode: str = "accumulate",
         owner: OwnerLike | None = None,
         attempt: AttemptId | None = None,
+        *,
+        expect: object = None,
     ) -> WriteResult:
         """Insert or replace rows by key; with `columns=` write only those. Return when durable and visible.
 
+        `expect` has one offset for each row, that of the live row which its key must have, or None where there must
+        be none: a list, or an int64 array of NumPy, Arrow or pandas. Keys come once then.
+
         Raises:
+            ConflictError: a row is not the one expected; `keys` names these keys. Nothing was written.
             SchemaMismatchError: the data does not fit; names column and row. Nothing was written.
             InvalidError: the request is wrong. Nothing was written.
             UnsupportedError: the table has no primary key.
             UnavailableError: not now; the same call may succeed later.
         """
-        return self._write(self._requests.upsert(data, columns, agg_mode, owner_token(owner), attempt_bytes(attempt)))
+        token, attempt_id = owner_token(owner), attempt_bytes(attempt)
+        return self._write(self._requests.upsert(data, columns, agg_mode, token, attempt_id, expect=expect))
 
     def delete(
         self,
@@ -70,16 +77,22 @@ class Table(TableDefinition, TableReads, TableOwners):
         columns: Iterable[str] | None = None,
         owner: OwnerLike | None = None,
         attempt: AttemptId | None = None,
+        *,
+        expect: object = None,
     ) -> WriteResult:
         """Delete the rows of these keys; with `columns=` null those, and delete a row when none is left.
 
+        `expect` says which rows must be there, as for `upsert`.
+
         Raises:
+            ConflictError: a row is not the one expected; `keys` names these keys. Nothing was written.
             SchemaMismatchError: the keys do not fit; names column and row. Nothing was written.
             DeleteDisabledError: the table allows no deletes.
             UnsupportedError: the table has no primary key.
             UnavailableError: not now; the same call may succeed later.
         """
-        return self._write(self._requests.delete(keys, columns, owner_token(owner), attempt_bytes(attempt)))
+        token, attempt_id = owner_token(owner), attempt_bytes(attempt)
+        return self._write(self._requests.delete(keys, columns, token, attempt_id, expect=expect))
 
     def append(self, data: object, owner: OwnerLike | None = None, attempt: AttemptId | None = None) -> WriteResult:
         """Append rows to a log table. Return when durable and visible.

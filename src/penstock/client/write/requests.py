@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from penstock.client.ingest.expected_offsets import with_expected
 from penstock.client.ingest.ingest import (
     check_columns,
     ingest_changes,
@@ -38,8 +39,10 @@ class WriteRequests:
         agg_mode: str = "accumulate",
         owner: bytes | None = None,
         attempt: bytes = NO_ID,
+        *,
+        expect: object = None,
     ) -> WriteCall:
-        """Return the call that upserts `data`.
+        """Return the call that upserts `data`, where `expect` says which rows must be there.
 
         Raises:
             InvalidError: data or `agg_mode` is not understood.
@@ -56,6 +59,7 @@ class WriteRequests:
             batch, targets = ingest_present(data, schema)
         else:
             batch = ingest_rows(data, schema, self._info.added_columns)
+        batch = self._expecting(batch, expect, owner)
         return self._call(Operation.UPSERT, batch, columns=targets, agg_mode=mode, owner=owner, attempt=attempt)
 
     def delete(
@@ -64,6 +68,8 @@ class WriteRequests:
         columns: Iterable[str] | None = None,
         owner: bytes | None = None,
         attempt: bytes = NO_ID,
+        *,
+        expect: object = None,
     ) -> WriteCall:
         """Return the call that deletes the rows of `keys`, or nulls the columns named in them.
 
@@ -83,7 +89,8 @@ class WriteRequests:
                     columns=sorted(named),
                 )
             targets = tuple(name for name in schema.names if name in named)
-        return self._call(Operation.DELETE, ingest_keys(keys, schema), columns=targets, owner=owner, attempt=attempt)
+        batch = self._expecting(ingest_keys(keys, schema), expect, owner)
+        return self._call(Operation.DELETE, batch, columns=targets, owner=owner, attempt=attempt)
 
     def append(self, data: object, owner: bytes | None = None, attempt: bytes = NO_ID) -> WriteCall:
         """Return the call that appends `data` to a log table.
@@ -125,6 +132,13 @@ class WriteRequests:
         if not self._info.schema.keyed:
             hint = "" if instead is None else f"; use {instead}"
             raise UnsupportedError(f"{verb} needs a table with a primary key{hint}", table=self._info.path)
+
+    def _expecting(self, batch: pa.RecordBatch, expect: object, owner: bytes | None) -> pa.RecordBatch:
+        if expect is None:
+            return batch
+        if owner is not None:
+            raise UnsupportedError("expect= does not go with owner=; write without the owner", table=self._info.path)
+        return with_expected(batch, expect)
 
     @property
     def _aggregates(self) -> bool:

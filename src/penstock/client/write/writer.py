@@ -24,7 +24,7 @@ from penstock.client.ingest.arrow_source import is_row
 from penstock.client.link.link import Link
 from penstock.client.link.writer_identity import WriterIdentity
 from penstock.client.write.requests import WriteRequests
-from penstock.errors import ClosedError, InvalidError, PenstockError
+from penstock.errors import ClosedError, InvalidError, PenstockError, UnsupportedError
 from penstock.model.node.calls import WriteCall, WriteResult
 from penstock.model.node.facets.tables import Writes
 from penstock.model.node.owner import AttemptEnd
@@ -67,6 +67,11 @@ class _Batch:
         # Single rows are converted together: one by one they would cost an array per column each.
         calls = [self.build(self.loose)] if self.loose else self.calls
         return replace(calls[0], batch=pa.concat_batches([call.batch for call in calls]))
+
+
+def _check_unexpecting(expect: object) -> None:
+    if expect is not None:
+        raise UnsupportedError("a writer sends rows later, so expect= does not go with it; use upsert of the table")
 
 
 def _is_number(value: object, *, least: int) -> bool:
@@ -125,14 +130,18 @@ class Writer:
         """Return how the attempt ended, once the writer is closed: it won, or another had."""
         return self._attempt_end
 
-    def upsert(self, data: object, columns: Iterable[str] | None = None, agg_mode: str = "accumulate") -> None:
+    def upsert(
+        self, data: object, columns: Iterable[str] | None = None, agg_mode: str = "accumulate", *, expect: None = None
+    ) -> None:
         """Take rows to upsert; a single row may be a dict. Arrays are read later: leave them as they are.
 
         Raises:
+            UnsupportedError: `expect` is given; it goes with `Table.upsert`, which tells what was there.
             InvalidError: the data does not fit; the writer goes on without it. Single rows are looked
                 at when their batch is sent.
             PenstockError: the first failure of this writer.
         """
+        _check_unexpecting(expect)
         named = None if columns is None else tuple(name_list(columns))
         self._take(
             data,
@@ -140,13 +149,15 @@ class Writer:
             lambda rows: self._requests.upsert(rows, named, agg_mode, self._owner, self._attempt),
         )
 
-    def delete(self, keys: object, columns: Iterable[str] | None = None) -> None:
+    def delete(self, keys: object, columns: Iterable[str] | None = None, *, expect: None = None) -> None:
         """Take keys whose rows go, or whose columns named become null.
 
         Raises:
+            UnsupportedError: `expect` is given; it goes with `Table.delete`, which tells what was there.
             InvalidError: the keys do not fit; the writer goes on without them.
             PenstockError: the first failure of this writer.
         """
+        _check_unexpecting(expect)
         named = None if columns is None else tuple(name_list(columns))
         self._take(keys, ("delete", named), lambda rows: self._requests.delete(rows, named, self._owner, self._attempt))
 

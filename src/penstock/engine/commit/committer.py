@@ -33,11 +33,12 @@ from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 from penstock.engine.catalog.terms import Terms
-from penstock.engine.commit.group import QueuedWrite, WriteGroup
+from penstock.engine.commit.group import QueuedWrite, WriteGroup, was_made
 from penstock.engine.commit.pending_result import PendingResult
 from penstock.engine.commit.queue import WriteQueue
+from penstock.engine.commit.refused_calls import RefusedCalls
 from penstock.engine.commit.shard_log import NotAppended, ShardLog
-from penstock.errors import BucketFailedError, InternalError, PenstockError
+from penstock.errors import BucketFailedError, InternalError, LockedError, PenstockError
 from penstock.model.node.calls import WriteCall
 from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
@@ -89,6 +90,7 @@ class Committer:
         self._clock = SteadyClock(clock)
         self._log = log
         self._tablets: Mapping[BucketId, Tablet] = {}
+        self._refused = RefusedCalls()
         self._queue = WriteQueue(self._start)
         self._thread: threading.Thread | None = None
 
@@ -256,14 +258,17 @@ class Committer:
             try:
                 self.guard.admit(call)
             except BaseException as error:  # noqa: BLE001 - handed to the caller, who waits for it
-                call.done.set_exception(error)
+                if isinstance(error, LockedError) and was_made(call, self._tablets):
+                    admitted.append(call)  # its retry, which is answered as it was
+                else:
+                    call.done.set_exception(error)
             else:
                 admitted.append(call)
         yield admitted
 
     def _planned(self, calls: list[QueuedWrite]) -> WriteGroup:
         """Return calls as a group; one that cannot be planned is answered, and is not in it."""
-        group = WriteGroup(self._tablets, self._terms, self._clock, self._log.check)
+        group = WriteGroup(self._tablets, self._terms, self._clock, self._log.check, self._refused)
         for shape, alike in groupby(calls, key=lambda call: call.shape):
             for unit in [list(alike)] if shape is not None else [[call] for call in alike]:
                 group.add(unit)

@@ -14,17 +14,20 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.catalog.terms import Terms
+from penstock.engine.commit.expectation import Expectation, Unmet
 from penstock.engine.commit.pending_result import PendingResult
+from penstock.engine.commit.refused_calls import RefusedCalls
 from penstock.engine.commit.shard_log import NotAppended
-from penstock.errors import BucketFailedError, NotLeaderError
+from penstock.errors import BucketFailedError, ConflictError, NotLeaderError
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import BatchKind
 from penstock.model.place.facts import NO_ID, BatchFacts
 from penstock.runtime.clock import Clock
 from penstock.tablet.merge.rule import Request
 from penstock.tablet.plan.plan import Plan
-from penstock.tablet.plan.planner import Planned, Planner
+from penstock.tablet.plan.planner import Met, Planned, Planner
 from penstock.tablet.schema import TabletSchema
+from penstock.tablet.state.writer_state import Applied
 from penstock.tablet.tablet import Entry, Tablet
 
 Ranges = dict[BucketId, tuple[int, int]]
@@ -66,6 +69,9 @@ class QueuedWrite:
     kind: BatchKind = BatchKind.DATA
     late: bool = False
     """Another attempt had ended where this one would write: those rows were dropped."""
+    expectation: Expectation | None = None
+    refusal: ConflictError | None = None
+    """Why nothing of it is written, though what it met is: to be told when that is durable."""
 
     @property
     def is_mark(self) -> bool:
@@ -77,10 +83,16 @@ class WriteGroup:
     """Plans calls and collects what each bucket has to append. Committer only."""
 
     def __init__(
-        self, tablets: Mapping[BucketId, Tablet], terms: Terms, clock: Clock, check: Callable[[], None]
+        self,
+        tablets: Mapping[BucketId, Tablet],
+        terms: Terms,
+        clock: Clock,
+        check: Callable[[], None],
+        refused: RefusedCalls,
     ) -> None:
         """Begin a group; `check` raises while the table takes no writes."""
         self._check = check
+        self._refused = refused
         self._tablets = tablets
         self._terms = terms
         self._clock = clock
@@ -98,8 +110,12 @@ class WriteGroup:
             call.done.set_exception(refused.told(call.ranges))
 
     def answer(self, unseen: Mapping[BucketId, BaseException]) -> None:
-        """Tell every caller where its changes are, but for the buckets that cannot show theirs."""
+        """Tell every caller where its changes are, but for buckets that cannot show theirs, or why there are none."""
         for call in self.accepted:
+            if call.refusal is not None:
+                self._refused.add(call.writer_id, call.sequence, call.refusal)
+                call.done.set_exception(call.refusal)
+                continue
             hit = [bucket for bucket in call.ranges if bucket in unseen] if unseen else ()
             if not hit:
                 call.done.set_result(call.ranges)
@@ -116,14 +132,20 @@ class WriteGroup:
         new_entries: dict[BucketId, list[Entry]] = {}
         try:
             self._check()
+            met = self._meet(calls[0]) if calls[0].expectation is not None else {}
             for bucket in sorted({bucket for call in calls for bucket in call.parts}):
-                new_entries[bucket] = self._plan_bucket(bucket, [call for call in calls if bucket in call.parts])
+                planned = [call for call in calls if bucket in call.parts]
+                new_entries[bucket] = self._plan_bucket(bucket, planned, met.get(bucket))
         except BaseException as error:  # noqa: BLE001 - handed to the callers, who wait for it
             for bucket, planner in self._planners.items():
                 if bucket in before:
                     planner.planned = before[bucket]
             self._planners = {bucket: self._planners[bucket] for bucket in before}
-            if len(calls) == 1:
+            if isinstance(error, ConflictError) and calls[0].expectation is not None:
+                # It may have met what others of this group write: it is told so once that is durable.
+                calls[0].refusal = error
+                self.accepted.extend(calls)
+            elif len(calls) == 1:
                 calls[0].done.set_exception(error)
             for call in calls if len(calls) > 1 else ():
                 call.ranges.clear()
@@ -135,28 +157,57 @@ class WriteGroup:
                 self.entries.setdefault(bucket, []).extend(entries)
         self.accepted.extend(calls)
 
-    def _plan_bucket(self, bucket: BucketId, calls: list[QueuedWrite]) -> list[Entry]:
+    def _meet(self, call: QueuedWrite) -> dict[BucketId, Met]:
+        """Find the rows that a call meets in each bucket, all of which are checked before anything is planned.
+
+        Raises:
+            ConflictError: they are not those that it expects.
+        """
+        assert call.expectation is not None
+        before = [bucket for bucket in call.parts if _applied(self._tablet(bucket), call) is not None]
+        if before:
+            # Its condition held at its first try. What is not in a bucket now went with that since.
+            call.parts = {bucket: call.parts[bucket] for bucket in before}
+            return {}
+        self._refused.check(call.writer_id, call.sequence)
+        unmet, met = Unmet(call.expectation), {}
+        for bucket, request in call.parts.items():
+            met[bucket] = self._planner(bucket).meet(request)
+            unmet.add(request, met[bucket].unmet)
+        if unmet.rows:
+            raise unmet.error()
+        return met
+
+    def _tablet(self, bucket: BucketId) -> Tablet:
         tablet = self._tablets.get(bucket)
         if tablet is None:
             raise NotLeaderError("this node does not lead the bucket now; try again", bucket=bucket)
+        return tablet
+
+    def _planner(self, bucket: BucketId) -> Planner:
+        planner = self._planners.get(bucket)
+        if planner is None:
+            planner = self._planners[bucket] = self._tablet(bucket).planner()
+        return planner
+
+    def _plan_bucket(self, bucket: BucketId, calls: list[QueuedWrite], met: Met | None) -> list[Entry]:
+        tablet = self._tablet(bucket)
         fresh = []
         for call in calls:
-            applied = None if call.writer_id == NO_ID else tablet.state.writers.find(call.writer_id, call.sequence)
+            applied = _applied(tablet, call)
             if applied is None:
                 fresh.append(call)
             else:
                 call.ranges[bucket] = (applied.start, applied.end)
         if not fresh:
             return []
-        planner = self._planners.get(bucket)
-        if planner is None:
-            planner = self._planners[bucket] = tablet.planner()
+        planner = self._planner(bucket)
         request = _joined([call.parts[bucket] for call in fresh])
         request = _of_schema(_with_keys(request, tablet.schema), tablet.schema)
         for call in fresh:
             # What the log says was written: not a column that was added after the call was routed.
             call.columns = request.columns
-        plan = planner.plan(request)
+        plan = planner.plan(request, met)
         sizes = _sizes(bucket, fresh, plan)
         if fresh[0].shape is None or plan.folded is not None:
             _count_ignored(fresh, sizes, plan)
@@ -197,6 +248,16 @@ class WriteGroup:
             rows = plan.batch if whole else plan.batch.slice(start, end - start)
             entries.append((facts, rows if end > start else None))
         return entries
+
+
+def was_made(call: QueuedWrite, tablets: Mapping[BucketId, Tablet]) -> bool:
+    """Tell whether a call was made before, in all of its buckets."""
+    return all(bucket in tablets and _applied(tablets[bucket], call) is not None for bucket in call.parts)
+
+
+def _applied(tablet: Tablet, call: QueuedWrite) -> Applied | None:
+    """Return where a call's changes are in a bucket, if it was made before."""
+    return None if call.writer_id == NO_ID else tablet.state.writers.find(call.writer_id, call.sequence)
 
 
 def _sizes(bucket: BucketId, calls: list[QueuedWrite], plan: Plan) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 
 from penstock.codec.keys.routing import bucket_of
 from penstock.engine.commit.change_types import change_types, retractions
+from penstock.engine.commit.expectation import Expectation, check_distinct
 from penstock.engine.commit.group import QueuedWrite
 from penstock.errors import DeleteDisabledError, InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.log.tail import bytes_of
 from penstock.model.node.calls import Operation, WriteCall
 from penstock.model.place.bucket import BucketId
-from penstock.model.place.change import ChangeType
+from penstock.model.place.change import NO_OFFSET, OFFSET, ChangeType
 from penstock.model.place.facts import NO_ID
 from penstock.model.place.system_columns import CHANGE_TYPE
 from penstock.model.schema.agg_mode import AggMode
@@ -32,7 +33,7 @@ from penstock.model.schema.schema import Schema
 from penstock.model.table.merge_engine import DeleteBehavior, MergeEngine
 from penstock.model.table.partition import partition_codes, partition_columns
 from penstock.model.table.table import TableInfo
-from penstock.tablet.merge.rule import Request
+from penstock.tablet.merge.rule import Expected, Request
 from penstock.tablet.schema import TabletSchema
 
 ROWS_ENCODED_TOGETHER: Final = 64
@@ -42,6 +43,8 @@ Mask = npt.NDArray[np.bool_]
 PartitionIds = Callable[[Sequence[str], Sequence[bool]], list[int]]
 """Return the ids of partitions by name. A missing one is made where that is asked for, else it is NO_PARTITION."""
 NO_PARTITION: Final = -1
+EXPECTING: Final = frozenset((Operation.UPSERT, Operation.DELETE))
+"""What may expect rows to be there, as the column of the offsets says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class _Rows:
     clears: bool = False
     mode: AggMode = AggMode.ACCUMULATE
     retracts: Mask | None = None
+    only_checked: bool = False
 
 
 class WriteRouter:
@@ -76,8 +80,11 @@ class WriteRouter:
             InvalidError: the rows do not fit the table, or the table does not take the operation.
         """
         self._check_operation(call)
-        rows = self._rows(call, known)
-        parts = self._split(rows, self._turn_of(call))
+        expected = None
+        if OFFSET in call.batch.schema.names and call.operation in EXPECTING:
+            call, expected = self._expected(call)
+        rows = self._rows(call, known, expects=expected is not None)
+        parts = self._split(rows, self._turn_of(call), expected)
         alike = rows.deletes is None and rows.retracts is None and not rows.clears and not self._deletes_at_zero
         return QueuedWrite(
             parts=parts,
@@ -86,8 +93,26 @@ class WriteRouter:
             columns=rows.columns,
             writer_id=call.writer_id,
             sequence=call.sequence,
-            shape=self._shape(rows) if alike else None,
+            shape=self._shape(rows) if alike and expected is None else None,
+            expectation=None if expected is None else self._expectation(parts),
         )
+
+    def _expected(self, call: WriteCall) -> tuple[WriteCall, Expected]:
+        """Return a call without the column of the offsets that it expects, and these."""
+        if call.owner is not None:
+            raise UnsupportedError("expect= does not go with an owner; write outside of it", table=self._info.path)
+        offsets = call.batch.column(OFFSET)
+        if offsets.type != pa.int64() or pc.any(pc.less(offsets, 0)).as_py():
+            raise InvalidError("expect= is an offset or None for each row", column=OFFSET, type=str(offsets.type))
+        expected = Expected(
+            pc.fill_null(offsets, NO_OFFSET).to_numpy(zero_copy_only=False), np.arange(len(offsets), dtype=np.int64)
+        )
+        return replace(call, batch=call.batch.drop_columns([OFFSET])), expected
+
+    def _expectation(self, parts: dict[BucketId, Request]) -> Expectation:
+        """Take the rows in partitions that do not exist out of the requests."""
+        nowhere = [bucket for bucket in parts if bucket.partition_id == NO_PARTITION]
+        return Expectation(self._info.schema, tuple(parts.pop(bucket) for bucket in nowhere))
 
     def _shape(self, rows: _Rows) -> object:
         if rows.columns is None and rows.batch.schema.equals(self._storage):
@@ -118,9 +143,9 @@ class WriteRouter:
         if operation is not Operation.UPSERT:
             raise InvalidError(f"agg_mode goes with upsert, not with {operation}", agg_mode=call.agg_mode.value)
 
-    def _rows(self, call: WriteCall, known: Schema) -> _Rows:
+    def _rows(self, call: WriteCall, known: Schema, *, expects: bool) -> _Rows:
         if call.operation is Operation.DELETE:
-            return self._deleted(call, known)
+            return self._deleted(call, known, expects=expects)
         batch, deletes, retracts = call.batch, None, None
         if call.operation is Operation.APPLY and self._aggregates:
             kinds, batch = change_types(batch), batch.drop_columns([CHANGE_TYPE])
@@ -173,10 +198,10 @@ class WriteRouter:
     def _takes_partial(self) -> bool:
         return self._info.merge_engine is not None and self._info.merge_engine.takes_partial
 
-    def _deleted(self, call: WriteCall, known: Schema) -> _Rows:
+    def _deleted(self, call: WriteCall, known: Schema, *, expects: bool) -> _Rows:
         keys = self._stored(call.batch, known, list(self._info.primary_key))
         if self._info.options.delete_behavior is DeleteBehavior.IGNORE:
-            return _Rows(keys.slice(0, 0))
+            return _Rows(keys, only_checked=True) if expects else _Rows(keys.slice(0, 0))
         if call.columns is None:
             return _Rows(keys, deletes=np.ones(keys.num_rows, np.bool_))
         columns = tuple(known.column(name).id for name in _values(call.columns, known))
@@ -237,55 +262,59 @@ class WriteRouter:
             and not any(batch.column(place).null_count for place in self._required)
         )
 
-    def _split(self, rows: _Rows, turn: int) -> dict[BucketId, Request]:
-        """Tell the rows apart by partition and bucket."""
+    def _split(self, rows: _Rows, turn: int, expected: Expected | None) -> dict[BucketId, Request]:
+        """Tell the rows apart by partition and bucket.
+
+        Rows of partitions that do not exist are left out; of those that expect something a request is made.
+        """
         batch = rows.batch
         if batch.num_rows == 0:
             return {}
-        together = batch.num_rows <= ROWS_ENCODED_TOGETHER
+        together = batch.num_rows <= ROWS_ENCODED_TOGETHER and expected is None
         keys = self._schema.encode_keys(batch) if self._schema.keyed and not together else None
+        if expected is not None:
+            check_distinct(self._info.schema, batch, keys)
         table_id, buckets = self._info.table_id, self._info.buckets
-        whole = Request(batch, keys, rows.deletes, rows.columns, rows.clears, rows.mode, rows.retracts)
+        whole = Request(
+            batch,
+            keys,
+            rows.deletes,
+            rows.columns,
+            rows.clears,
+            rows.mode,
+            rows.retracts,
+            expected=expected,
+            only_checked=rows.only_checked,
+        )
         if buckets == 1 and not self._info.partitioned:
             return {BucketId(table_id, 0, 0): whole}
-        partitions, codes = self._destinations(rows, turn)
+        partitions, codes = self._destinations(whole, turn)
         found = codes if len(codes) == 1 else np.unique(codes)
-        if len(found) == 1:
-            partition, bucket = divmod(int(found[0]), buckets)
-            there = partitions[partition] != NO_PARTITION
-            return {BucketId(table_id, partitions[partition], bucket): whole} if there else {}
-        order = np.argsort(codes, kind="stable")
-        bounds = [*np.searchsorted(codes[order], found).tolist(), len(order)]
-        places = pa.array(order)
-        batch = batch.take(places)
-        keys = keys.take(places) if keys is not None else None
-        deletes = rows.deletes[order] if rows.deletes is not None else None
-        retracts = rows.retracts[order] if rows.retracts is not None else None
+        bounds = [0, len(codes)]
+        if len(found) > 1:
+            order = np.argsort(codes, kind="stable")
+            bounds = [*np.searchsorted(codes[order], found).tolist(), len(order)]
+            whole = whole.take(order)
         parts = {}
         for code, start, end in zip(found.tolist(), bounds[:-1], bounds[1:], strict=True):
             partition, bucket = divmod(code, buckets)
-            if partitions[partition] == NO_PARTITION:
+            if partitions[partition] == NO_PARTITION and expected is None:
                 continue
-            parts[BucketId(table_id, partitions[partition], bucket)] = Request(
-                batch.slice(start, end - start),
-                keys.slice(start, end - start) if keys is not None else None,
-                deletes[start:end] if deletes is not None else None,
-                rows.columns,
-                rows.clears,
-                rows.mode,
-                retracts[start:end] if retracts is not None else None,
-            )
+            part = whole if len(found) == 1 else whole.slice(start, end - start)
+            # Names of partitions that do not exist are not told apart.
+            there = BucketId(table_id, partitions[partition], code if partitions[partition] == NO_PARTITION else bucket)
+            parts[there] = part
         return parts
 
-    def _destinations(self, rows: _Rows, turn: int) -> tuple[list[int], npt.NDArray[np.int64]]:
+    def _destinations(self, whole: Request, turn: int) -> tuple[list[int], npt.NDArray[np.int64]]:
         """Return the ids of the partitions concerned, and for each row partition * buckets + bucket."""
-        info, batch = self._info, rows.batch
+        info, batch = self._info, whole.rows
         partitions = [0]
         codes: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
         if info.partitioned:
             columns = partition_columns(info.schema, info.partitioned_by)
             names, codes = partition_codes(columns, [batch.column(str(column.id)) for column in columns])
-            partitions = self._partition_ids(names, _made(rows, names, codes))
+            partitions = self._partition_ids(names, _made(whole, names, codes))
         if info.buckets == 1:
             return partitions, codes
         if info.bucket_key:
@@ -295,13 +324,17 @@ class WriteRouter:
         return partitions, codes * info.buckets + turn % info.buckets
 
 
-def _made(rows: _Rows, names: Sequence[str], codes: npt.NDArray[np.int64]) -> list[bool]:
-    """Tell which partitions the rows make if they are missing: not those in which they only delete."""
-    if rows.clears:
+def _made(whole: Request, names: Sequence[str], codes: npt.NDArray[np.int64]) -> list[bool]:
+    """Tell which partitions the rows make if they are missing: not those in which they only delete.
+
+    Nor those in which every row expects another: there is none.
+    """
+    if whole.clears or whole.only_checked:
         return [False] * len(names)
-    if rows.deletes is None:
-        return [True] * len(names)
-    kept: list[int] = np.bincount(codes, weights=~rows.deletes, minlength=len(names)).tolist()
+    makes = np.ones(len(codes), np.bool_) if whole.deletes is None else ~whole.deletes
+    if whole.expected is not None:
+        makes &= whole.expected.offsets == NO_OFFSET
+    kept: list[int] = np.bincount(codes, weights=makes, minlength=len(names)).tolist()
     return [count > 0 for count in kept]
 
 

@@ -182,6 +182,8 @@ class OpenTable:
             return self.committer.write(queued)
         if self.committer.guard is not None:
             self.committer.guard.check(queued)  # whose owner was fenced hears of it, also if he writes nothing
+        if queued.expectation is not None:
+            queued.expectation.check_nowhere()
         return {}
 
     def route(self, call: WriteCall) -> QueuedWrite:

@@ -54,6 +54,8 @@ class WriteCall:
 
     `schema_id` is the schema that the writing handle knows: a full upsert writes those columns.
     `columns` names the target columns of a partial update, or the columns that a delete nulls.
+    Where the rows of an upsert or a delete have the column `_offset`, the call is made only if each key's
+    live row has that offset, and none if it is null.
     """
 
     table_id: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +21,25 @@ Fetch = Callable[[Offsets, pa.Schema], pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
+class Expected:
+    """What a request expects of each of its keys: the offset of the live row, NO_OFFSET for none.
+
+    `rows` says which row of its call each one is.
+    """
+
+    offsets: Offsets
+    rows: npt.NDArray[np.int64]
+
+    def take(self, places: npt.NDArray[np.int64]) -> Expected:
+        """Return what is expected of the keys at these places."""
+        return Expected(self.offsets[places], self.rows[places])
+
+    def slice(self, start: int, count: int) -> Expected:
+        """Return what is expected of some keys that follow each other."""
+        return Expected(self.offsets[start : start + count], self.rows[start : start + count])
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One bucket's part of a write, in storage terms: columns are named by id.
 
@@ -32,6 +51,9 @@ class Request:
     that each row came with, ascending, where several are planned together; None: one call. A live row at
     `doubted` or later may be there only by changes that somebody else's undo takes back: who writes it makes a
     change, though he leaves it as it is. None: there is no such row.
+
+    `expected`: the request is made only if every key's live row is the one expected; its keys are distinct.
+    `only_checked`: nothing is made of it even then.
     """
 
     rows: pa.RecordBatch
@@ -44,6 +66,32 @@ class Request:
     exact: bool = False
     calls: npt.NDArray[np.int64] | None = None
     doubted: int | None = None
+    expected: Expected | None = None
+    only_checked: bool = False
+
+    def take(self, places: npt.NDArray[np.int64]) -> Request:
+        """Return the rows at these places, in that order."""
+        chosen = pa.array(places)
+        return replace(
+            self,
+            rows=self.rows.take(chosen),
+            keys=None if self.keys is None else self.keys.take(chosen),
+            deletes=None if self.deletes is None else self.deletes[places],
+            retracts=None if self.retracts is None else self.retracts[places],
+            expected=None if self.expected is None else self.expected.take(places),
+        )
+
+    def slice(self, start: int, count: int) -> Request:
+        """Return some rows that follow each other."""
+        end = start + count
+        return replace(
+            self,
+            rows=self.rows.slice(start, count),
+            keys=None if self.keys is None else self.keys.slice(start, count),
+            deletes=None if self.deletes is None else self.deletes[start:end],
+            retracts=None if self.retracts is None else self.retracts[start:end],
+            expected=None if self.expected is None else self.expected.slice(start, count),
+        )
 
     def doubts(self, live: Offsets) -> Mask | None:
         """Tell which of these live rows may be there only until an undo; None: none may."""

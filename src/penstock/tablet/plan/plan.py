@@ -57,6 +57,8 @@ def plan_request(
 ) -> Plan:
     """Return what the request changes."""
     user_columns = schema.user_columns
+    if request.only_checked:
+        return _no_plan(request, schema, base_offset)
     if request.exact or (request.deletes is not None and request.deletes.all()):
         merged = Merged(complete(request.rows, user_columns), groups, request.deletes)
     else:
@@ -78,6 +80,14 @@ def plan_request(
     touched, index_offsets = _index_writes(merged, kept, offsets)
     index_keys = distinct if touched.all() else distinct.filter(pa.array(touched))
     return Plan(base_offset, batch, ended, ended_at, index_keys, index_offsets, kept, merged.folded, merged.calls)
+
+
+def _no_plan(request: Request, schema: TabletSchema, base_offset: int) -> Plan:
+    """Return the plan of rows that change nothing."""
+    none = np.empty(0, np.int64)
+    kept = np.zeros(request.rows.num_rows, np.bool_)
+    batch = pa.RecordBatch.from_pylist([], schema=schema.storage)
+    return Plan(base_offset, batch, none, none, pa.array([], pa.binary()), none, kept)
 
 
 def _plain_plan(merged: Merged, distinct: pa.BinaryArray, schema: TabletSchema, base_offset: int) -> Plan:

@@ -18,7 +18,7 @@ from penstock.errors import LimitError
 from penstock.log.batch_directory import BatchDirectory
 from penstock.log.tail import Chunk, TailView
 from penstock.model.place.bucket import LIFE_OFFSETS
-from penstock.tablet.merge.key_groups import group_keys
+from penstock.tablet.merge.key_groups import KeyGroups, group_keys
 from penstock.tablet.merge.rule import MergeRule, Request, complete
 from penstock.tablet.plan.plan import Plan, plan_request
 from penstock.tablet.schema import TabletSchema
@@ -27,6 +27,7 @@ from penstock.tablet.view.span import Run, Span
 from penstock.tablet.view.view import TabletView
 
 Offsets = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _NO_KEYS = pa.array([], pa.binary())
 _NO_OFFSETS = np.empty(0, np.int64)
@@ -59,6 +60,25 @@ class Planned:
         return view.gather(offsets, columns)
 
 
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A request and the live rows that its keys meet, with all that is planned before it."""
+
+    request: Request
+    groups: KeyGroups
+    distinct: pa.BinaryArray
+
+    @property
+    def unmet(self) -> Mask:
+        """Tell for which rows of a request that expects some the live row is another one."""
+        expected = self.request.expected
+        assert expected is not None
+        assert self.groups.distinct, "the router refuses a key that comes twice"
+        unmet = np.empty(len(expected.offsets), np.bool_)
+        unmet[self.groups.order] = self.groups.live != expected.offsets[self.groups.order]
+        return unmet
+
+
 class Planner:
     """Plans the requests of one group for one bucket. Committer only."""
 
@@ -75,10 +95,16 @@ class Planner:
         self._offset_max = view.bucket.offset_max(view.base)
         self.planned = Planned(view, _NO_KEYS, _NO_OFFSETS)
 
-    def plan(self, request: Request) -> Plan:
+    def meet(self, request: Request) -> Met:
+        """Return a request for a table with a key beside the rows that it meets."""
+        assert request.keys is not None
+        groups, distinct = group_keys(request.keys)
+        return Met(request, groups.with_live(self._live(distinct)), distinct)
+
+    def plan(self, request: Request, met: Met | None = None) -> Plan:
         """Plan a request after everything planned before; it counts from now on.
 
-        To take it back, restore `planned` as it was.
+        To take it back, restore `planned` as it was. `met` is what the request meets, if that is known.
 
         Raises:
             LimitError: the bucket's offsets are used up.
@@ -91,13 +117,11 @@ class Planner:
             rows = complete(request.rows, schema.user_columns)
             plan = Plan(base_offset, rows, _NO_OFFSETS, _NO_OFFSETS, _NO_KEYS, _NO_OFFSETS, kept)
         else:
-            assert request.keys is not None
-            groups, distinct = group_keys(request.keys)
-            groups = groups.with_live(self._live(distinct))
+            met = self.meet(request) if met is None else met
             plan = plan_request(
                 request,
-                groups,
-                distinct,
+                met.groups,
+                met.distinct,
                 rule=self._rule,
                 fetch=self._fetch,
                 schema=schema,

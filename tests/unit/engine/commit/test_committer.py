@@ -134,7 +134,7 @@ def test_a_failed_sync_takes_the_write_back_in_all_buckets_and_a_retry_completes
     changed = [{"id": number, "v": 2} for number in range(8)]
     with pytest.raises(BucketFailedError, match="nothing was written") as raised:
         numbered(table, changed, 1)
-    assert raised.value.applied == {}  # type: ignore[attr-defined]
+    assert raised.value.applied == {}
     assert rows_of(table) == dict.fromkeys(range(8), 1)
     with pytest.raises(BucketFailedError, match="reopen"):
         numbered(table, changed, 1)
@@ -169,7 +169,7 @@ def test_a_table_takes_no_writes_while_a_failed_one_cannot_be_taken_back(rig: Op
     with pytest.raises(BucketFailedError, match="whole or not at all") as raised:
         write(table, [{"id": number, "v": 2} for number in range(8)])
 
-    assert raised.value.applied == {}  # type: ignore[attr-defined]
+    assert raised.value.applied == {}
     with pytest.raises(BucketFailedError, match="table takes no writes"):
         write(table, [{"id": sound, "v": 3}])
     with pytest.raises(BucketFailedError, match="table takes no writes"):
