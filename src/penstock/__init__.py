@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from penstock.client.scan.scan import Scan
     from penstock.client.table import Table
     from penstock.client.write.writer import Writer
+    from penstock.engine.backup.restore import restore
     from penstock.errors import PenstockError
     from penstock.model.filter.filter import col
+    from penstock.model.node.backup import BackupResult, RestoreResult
     from penstock.model.node.calls import Offsets, WriteResult
     from penstock.model.node.lease import Snapshot
     from penstock.model.node.owner import OwnerInfo, UndoResult
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AggFunction": "penstock.model.schema.aggregate",
+    "BackupResult": "penstock.model.node.backup",
     "ChangeStream": "penstock.client.changes.stream",
     "Connection": "penstock.client.connection",
     "Cut": "penstock.client.cut.cut",
@@ -56,6 +59,7 @@ _HOMES = {
     "OwnerInfo": "penstock.model.node.owner",
     "PageScanner": "penstock.client.pages.page_scanner",
     "PenstockError": "penstock.errors",
+    "RestoreResult": "penstock.model.node.backup",
     "Scan": "penstock.client.scan.scan",
     "ScanBuilder": "penstock.client.scan.builder",
     "ScanSource": "penstock.client.scan.request",
@@ -69,6 +73,7 @@ _HOMES = {
     "Writer": "penstock.client.write.writer",
     "col": "penstock.model.filter.filter",
     "connect": "penstock.client.connection",
+    "restore": "penstock.engine.backup.restore",
     "serve": "penstock.server.serve",
 }
 _ROOMS = ("errors", "testing")
@@ -77,6 +82,7 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "AggFunction",
+    "BackupResult",
     "ChangeStream",
     "Connection",
     "Cut",
@@ -87,6 +93,7 @@ __all__ = [
     "OwnerInfo",
     "PageScanner",
     "PenstockError",
+    "RestoreResult",
     "Scan",
     "ScanBuilder",
     "ScanSource",
@@ -101,6 +108,7 @@ __all__ = [
     "col",
     "connect",
     "errors",
+    "restore",
     "serve",
 ]
 

@@ -11,7 +11,6 @@ import pytest
 from tests.fixtures.stored_directory import SETTINGS, read, resumed
 
 import penstock
-from penstock.engine.backup.restore import restore_backup
 
 STORED = Path(__file__).parents[1] / "fixtures" / "stored"
 VERSIONS = sorted(path.name for path in STORED.iterdir())
@@ -64,7 +63,7 @@ def test_what_is_made_in_a_stored_directory_has_ids_of_its_own(version: str, how
 
 def test_a_stored_backup_is_restored(version: str, tmp_path: Path) -> None:
     truth = unpacked(version, "backup", tmp_path)
-    restore_backup(tmp_path / "backup", tmp_path / "restored")
+    penstock.restore(tmp_path / "backup", tmp_path / "restored")
     with penstock.connect(tmp_path / "restored", settings=SETTINGS) as connection:
         found = read(connection)
     kept = ("id", "columns", "key", "merge_engine", "buckets", "properties", "partitions", "rows")

@@ -13,19 +13,18 @@ import pytest
 
 import penstock
 from penstock.codec.stored.backup_inventory import BackupInventory, CopiedFile, decode_inventory, encode_inventory
-from penstock.engine.backup.restore import restore_backup
-from penstock.engine.engine import Engine
+from penstock.engine.backup.restore import restore
 from penstock.errors import CorruptionError, InvalidError
 from penstock.server.access.tokens import Tokens
 
 _RESTORE = """
 import sys
 from pathlib import Path
-from penstock.engine.backup.restore import restore_backup
+from penstock.engine.backup.restore import restore
 from penstock.errors import PenstockError
 
 try:
-    restore_backup(Path(sys.argv[1]), Path(sys.argv[2]))
+    restore(Path(sys.argv[1]), Path(sys.argv[2]))
 except PenstockError as error:
     print(type(error).__name__)
 """
@@ -48,11 +47,9 @@ def test_a_directory_its_backup_and_what_is_restored_of_it_are_closed_to_others(
         owner = table.acquire_owner("job", columns=["n"])
         owner.begin(1)
         table.stage([{"id": 1, "n": 2}], owner=owner.token(1), attempt="1" * 32, columns=["n"])
-        node = connection._link.node
-        assert isinstance(node, Engine)
-        node.backup(tmp_path / "backup")
+        connection.backup(tmp_path / "backup")
         assert open_to_others(tmp_path / "data") == []
-    restore_backup(tmp_path / "backup", tmp_path / "again")
+    restore(tmp_path / "backup", tmp_path / "again")
 
     assert open_to_others(tmp_path / "data") == []
     assert open_to_others(tmp_path / "backup") == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.client.backup.copy import back_up
 from penstock.client.leases.lease import Lease, acquire
 from penstock.client.leases.lease_request import Leasable
 from penstock.client.link.buckets import BucketName, resolve_bucket
@@ -24,6 +25,7 @@ from penstock.client.scan.request import check_limit, compile_filter, project
 from penstock.client.scan.scan import Scan
 from penstock.client.table import Table
 from penstock.errors import DatabaseNotFoundError, InvalidError, PenstockError
+from penstock.model.node.backup import BackupResult
 from penstock.model.node.calls import OpenScan, ScannerInfo
 from penstock.model.node.node import Node
 from penstock.model.node.owner import OwnerInfo, UndoResult
@@ -301,6 +303,32 @@ class Connection:
         table_id = self._link.retry.run(lambda: self._link.node.catalog.table(table)).table_id
         check_text(owner, "an owner")
         return self._link.once(lambda node: node.owners.drop(table_id, owner, undo=undo))
+
+    def backup(
+        self,
+        target: str | os.PathLike[str],
+        incremental: bool = True,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> BackupResult:
+        """Back up all tables, as they are at one moment, into a directory of this machine; writers go on meanwhile.
+
+        With `incremental` only what the directory has not is copied: what is there is read and compared. The backup
+        before stays whole until the new one is. One that was interrupted goes on where it was. `progress` is called
+        with the bytes in place, and those of the whole.
+
+        Raises:
+            InvalidError: the directory holds something else, or backups of another database, or is in a data directory.
+            DirectoryInUseError: another backup into it is under way.
+            DiskFullError: there is no room; free some and call again.
+            PermissionDeniedError: the directory may not be written, or the server does not allow it.
+            UnavailableError: the node does not answer, or a disk refused; call again.
+        """
+        if not isinstance(target, str | os.PathLike) or not os.fspath(target):
+            raise InvalidError("back up to a directory", target=repr(target))
+        if "://" in (name := os.fspath(target)):
+            raise InvalidError("back up to a directory of this machine; a url is not supported", target=name)
+        return back_up(self._link, Path(name), incremental=incremental, progress=progress or (lambda *_: None))
 
     def close(self) -> None:
         """Close the connection; a directory is free again after that. Idempotent."""

@@ -7,8 +7,8 @@ import os
 import weakref
 from pathlib import Path
 
-from penstock.codec.stored.backup_inventory import BackupInventory
-from penstock.engine.backup.backup import Backup
+from penstock.engine.backup.backup import BackupStart
+from penstock.engine.backup.service import Backups, BackupService
 from penstock.engine.catalog.catalog import Catalog
 from penstock.engine.catalog.identity import Identity
 from penstock.engine.catalog.terms import Terms
@@ -149,7 +149,23 @@ class Engine:
             principal=LOCAL,
         )
         self.node_metrics = NodeMetrics(self._tables.all, disk, self.metrics, tasks.failures)
-        self._backup = Backup(self._tables, self._catalog, metadata, room.claims, clock=clock)
+        self.backup = BackupService(
+            Backups(
+                BackupStart(
+                    self._tables,
+                    self._catalog,
+                    metadata,
+                    lease_pins=lease_pins,
+                    disk=disk,
+                    seal=self.maintenance.seal_now,
+                    clock=clock,
+                ),
+                clock,
+                lambda: tasks.kick("leases"),
+            ),
+            self._state.check,
+            principal=LOCAL,
+        )
         try:
             self.owners.resume()
         except BaseException:
@@ -196,11 +212,8 @@ class Engine:
             lookup=self.lookup,
             leases=self.leases.acting_as(principal),
             owners=self.owners.acting_as(principal),
+            backup=self.backup.acting_as(principal),
         )
-
-    def backup(self, directory: str | Path) -> BackupInventory:
-        """Write a backup of all tables, each at one cut, into a directory that is empty or not there."""
-        return self._backup.write(Path(directory), self._cuts)
 
     def step_down(self, bucket: TableBucket) -> None:
         """Stop leading a bucket; its scan sessions end, their readers go on elsewhere with their tokens."""
@@ -229,6 +242,7 @@ class Engine:
         self._cuts.reap()
         self._named_cuts.reap()
         self._change_reader.reap()
+        self.backup.backups.reap()
         self.owners.reap()
 
     def close(self) -> None:
@@ -238,6 +252,7 @@ class Engine:
         self._state.closed = True
         self._tasks.close()
         self.scan.close_all()
+        self.backup.backups.close()
         # Of a directory that was moved away everything is left as a crash would leave it.
         in_place = self._state.in_place
         if in_place:

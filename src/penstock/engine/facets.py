@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.engine.backup.service import BackupService
 from penstock.engine.changes.service import ChangesService
 from penstock.engine.leases.service import LeaseService
 from penstock.engine.lookup.service import LookupService
@@ -24,6 +25,7 @@ class NodeFacets:
     lookup: LookupService
     leases: LeaseService
     owners: OwnerService
+    backup: BackupService
 
     def close(self) -> None:
         """Let go of nothing: the node goes on for other principals."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from hashlib import blake2b
 
 import google_crc32c
 import numpy as np
@@ -192,6 +193,15 @@ class DataFile:
         types = [self._footer.schema.field(name).type for name in columns]
         return gather(rows, self._block_starts, types, lambda block: self.read_block(block, columns, use_cache=True))
 
+    def fingerprint(self) -> str:
+        """Return what tells the file from any other: its footer has the checksum of every chunk, and so this of all.
+
+        Raises:
+            CorruptionError: the footer is damaged since it was read.
+            OSError: as the disk gave it.
+        """
+        return blake2b(_footer_bytes(self._files, self._path), digest_size=16).hexdigest()
+
     def close(self) -> None:
         """Let go of the open file and of cached chunks; idempotent. The file itself stays."""
         self._files.drop(self._path)
@@ -257,10 +267,14 @@ class DataFile:
 
 
 def _read_footer(files: FilePool, path: str) -> Footer:
+    return decode_footer(_footer_bytes(files, path), size_bytes=files.size(path), name=path)
+
+
+def _footer_bytes(files: FilePool, path: str) -> memoryview:
     size = files.size(path)
     unframe(MAGIC, VERSION, files.pread(path, 0, HEAD_BYTES), name=path)
     length = footer_length(files.pread(path, max(0, size - TRAIL_BYTES), TRAIL_BYTES), name=path)
     position = size - TRAIL_BYTES - length
     if position < HEAD_BYTES:
         raise CorruptionError("data file is cut short; restore it", file=path, bytes=size)
-    return decode_footer(files.pread(path, position, length), size_bytes=size, name=path)
+    return files.pread(path, position, length)

@@ -1,11 +1,12 @@
 """The tables that a call is on, told from its arguments: by id, or by path where the call names the table so.
 
 A check of what a principal may do to a table needs no more than this and the call. Each call of `penstock.wire.calls`
-says one of these; a call that is on no table says `ON_NO_TABLE`, for one of three reasons:
+says one of these; a call that is on no table says `ON_NO_TABLE`, for one of four reasons:
 
 - it is about the node or a database: `list_databases`, `create_database`, `list_tables`;
 - it names what an earlier call gave out, which was checked itself: a scan session, a cut, a lease. Sessions and
   leases belong to the principal that opened them, and a cut or the resume token of a page gives no rows by itself;
+- it is about all tables at once: a backup, which is for principals that may read every table;
 - it lists things of all tables: `list_leases`, `list_owners`. A check has the answer without what the principal may
   not see.
 """

@@ -19,6 +19,8 @@ from penstock.wire.owner_records import (
     UNDO_RESULT,
 )
 from penstock.wire.records import (
+    BACKUP_FILE,
+    BACKUP_PLAN,
     CHANGE_PAGE,
     CUT,
     LOOKUP_CALL,
@@ -27,6 +29,7 @@ from penstock.wire.records import (
     OFFSETS_BY_BUCKET,
     OPEN_SCAN,
     PAGE,
+    PIECE,
     PULL_CHANGES,
     SCANNER_INFO,
     TABLE_INFO,
@@ -177,5 +180,18 @@ STAGE: Final = Call("stage", "owners.stage", OF_CALL, WRITE_RESULT, {"call": WRI
 END_ATTEMPT: Final = Call(
     "end_attempt", "owners.end_attempt", OF_OWNER, ATTEMPT_END, {"owner": BYTES, "attempt": BYTES, "written": INT}
 )
+
+BEGIN_BACKUP: Final = Call("begin_backup", "backup.begin", ON_NO_TABLE, BACKUP_PLAN, {"target": TEXT}, once=True)
+BACKUP_FILES: Final = Call(
+    "backup_files", "backup.files", ON_NO_TABLE, listed(BACKUP_FILE), {"backup_id": TEXT, "start": INT}
+)
+READ_BACKUP: Final = Call(
+    "read_backup",
+    "backup.read",
+    ON_NO_TABLE,
+    PIECE,
+    {"backup_id": TEXT, "path": TEXT, "position": INT, "length": INT},
+)
+END_BACKUP: Final = Call("end_backup", "backup.end", ON_NO_TABLE, NOTHING, {"backup_id": TEXT})
 
 CALLS: Final[dict[str, Call[Any]]] = {call.name: call for call in list(globals().values()) if isinstance(call, Call)}

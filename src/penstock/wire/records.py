@@ -1,13 +1,15 @@
-"""The values of `penstock.model.node.calls` as fields of a frame."""
+"""The values of `penstock.model.node.calls` and `penstock.model.node.backup` as fields of a frame."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import google_crc32c
 import pyarrow as pa
 
-from penstock.errors import InvalidError, PenstockError
+from penstock.errors import InvalidError, PenstockError, UnavailableError
+from penstock.model.node.backup import BackupFile, BackupPlan
 from penstock.model.node.calls import (
     BucketStats,
     ChangePage,
@@ -184,3 +186,30 @@ BUCKET_STATS: Final = record(
 TABLE_STATS: Final = record(
     TableStats, rows=INT, live_rows=INT, bytes=INT, buckets=listed(BUCKET_STATS), background=LOOSE
 )
+
+# A piece of a file travels as a batch of one value: a header would carry it a third larger.
+_PIECE: Final = pa.schema([pa.field("piece", pa.large_binary(), nullable=False)])
+
+
+def _write_piece(value: bytes, batches: list[pa.RecordBatch]) -> Any:
+    sizes = pa.py_buffer(len(value).to_bytes(8, "little").rjust(16, b"\x00"))
+    column = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 1, [None, sizes, pa.py_buffer(value)])
+    batch = pa.RecordBatch.from_arrays([column], schema=_PIECE)
+    return [BATCH.write(batch, batches), google_crc32c.value(value)]
+
+
+def _read_piece(value: Any, batches: Sequence[pa.RecordBatch]) -> bytes:
+    if not isinstance(value, list) or len(value) != 2 or type(value[1]) is not int:
+        raise InvalidError("malformed message: expected a piece of a file", found=type(value).__name__)
+    batch = BATCH.read(value[0], batches)
+    if batch.schema != _PIECE or batch.num_rows != 1:
+        raise InvalidError("malformed message: expected a piece of a file", found=str(batch.schema.names)[:200])
+    piece: bytes = batch.column(0)[0].as_py()
+    if google_crc32c.value(piece) != value[1]:
+        raise UnavailableError("a piece of a file was damaged on its way; try again", bytes=len(piece))
+    return piece
+
+
+PIECE: Final[Field[bytes]] = Field(_write_piece, _read_piece)
+BACKUP_PLAN: Final = record(BackupPlan, backup_id=TEXT, database=TEXT, created_ms=INT, tables=INT, files=INT, bytes=INT)
+BACKUP_FILE: Final = record(BackupFile, path=TEXT, bytes=INT, fingerprint=TEXT)

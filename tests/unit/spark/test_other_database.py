@@ -11,8 +11,6 @@ from pyspark.sql.types import StructType
 from tests.unit.spark.streaming.test_stream_reader import Stream, ids
 
 import penstock
-from penstock.engine.backup.restore import restore_backup
-from penstock.engine.engine import Engine
 from penstock.errors import ConflictError, InvalidError
 from penstock.spark.pipeline.reads import cut
 from penstock.spark.sources.source import PenstockDataSource
@@ -89,9 +87,8 @@ def test_restored_database_goes_on_with_a_checkpoint_that_is_not_beyond_the_back
         stream = Stream(server.url)
         stream.run()
         at_backup = stream.stands
-    engine = Engine.open(tmp_path / "origin")
-    engine.backup(tmp_path / "backup")
-    engine.close()
+    with penstock.connect(tmp_path / "origin") as connection:
+        connection.backup(tmp_path / "backup")
     with penstock.serve(tmp_path / "origin") as server:
         with penstock.connect(server.url) as connection:
             fill(connection, range(100, 105))
@@ -99,7 +96,7 @@ def test_restored_database_goes_on_with_a_checkpoint_that_is_not_beyond_the_back
         stream.stands = at_backup
         assert ids(stream.run()) == list(range(100, 105))
         beyond = stream.stands
-    restore_backup(tmp_path / "backup", tmp_path / "copy")
+    penstock.restore(tmp_path / "backup", tmp_path / "copy")
 
     with penstock.serve(tmp_path / "copy") as server:
         with penstock.connect(server.url) as connection:

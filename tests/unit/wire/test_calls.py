@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvalidError, TableNotFoundError
+from penstock.model.node.backup import BackupFile, BackupPlan
 from penstock.model.node.calls import (
     BucketStats,
     ChangePage,
@@ -28,6 +29,7 @@ from penstock.model.node.calls import (
     WriteCall,
     WriteResult,
 )
+from penstock.model.node.facets.backup import BackupFacet
 from penstock.model.node.facets.catalog import CatalogFacet
 from penstock.model.node.facets.changes import ChangesFacet
 from penstock.model.node.facets.leases import LeasesFacet
@@ -132,6 +134,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "leave_epochs": {"owner": b"token"},
     "stage": {"call": WriteCall(7, 1, Operation.UPSERT, BATCH, owner=b"token", attempt=b"a" * 16)},
     "end_attempt": {"owner": b"token", "attempt": b"a" * 16, "written": 9},
+    "begin_backup": {"target": "0f" * 16},
+    "backup_files": {"backup_id": "b-1", "start": 5_000},
+    "read_backup": {"backup_id": "b-1", "path": "description", "position": 1, "length": 2},
+    "end_backup": {"backup_id": "b-1"},
     "lookup": {"call": LookupCall(7, 1, BATCH, ("note",))},
     "prefix_lookup": {"call": LookupCall(7, 1, BATCH)},
 }
@@ -181,12 +187,15 @@ RESULTS: dict[str, Any] = {
     "lookup": LookupResult(BATCH, {ONE: 9}),
     "prefix_lookup": LookupResult(BATCH, {ONE: 9, TWO: 1}),
     "stats": STATS,
+    "begin_backup": BackupPlan("b-1", "0f" * 16, 9, 2, 3, 1 << 40),
+    "backup_files": [BackupFile("tables/1/0/0/data-000000000001", 77, "ab"), BackupFile("description", 3)],
+    "read_backup": bytes(range(256)),
 }
 
 
 def facet_methods() -> dict[str, inspect.Signature]:
     """Return the methods of all facets by the target that a call names them with."""
-    facets = (CatalogFacet, TablesFacet, ScanFacet, ChangesFacet, LookupFacet, LeasesFacet, OwnersFacet)
+    facets = (CatalogFacet, TablesFacet, ScanFacet, ChangesFacet, LookupFacet, LeasesFacet, OwnersFacet, BackupFacet)
     return {
         f"{facet.__name__.removesuffix('Facet').lower()}.{name}": inspect.signature(method)
         for facet in facets
@@ -222,6 +231,7 @@ def test_results_cross_unchanged(name: str) -> None:
 
 
 ON_NO_TABLE = {
+    "about all tables at once": {"begin_backup", "backup_files", "read_backup", "end_backup"},
     "about the node or a database": {
         "database_id",
         "create_database",

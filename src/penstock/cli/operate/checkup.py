@@ -162,6 +162,8 @@ def check_directory(directory: Path) -> Finding:
     if not directory.is_dir() or not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         return Finding("data", Grade.FAIL, f"{directory} is no directory that can be written", "check path and rights")
     if not (directory / "LOCK").exists():
+        if (directory / "metadata.db").exists():
+            return Finding("data", Grade.OK, f"{directory} is free to open, for the first time since it was restored")
         inside = sum(1 for _ in directory.iterdir())
         if inside:
             return Finding("data", Grade.WARN, f"{directory} holds other files", "use a directory of its own")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from penstock.client.remote.calls import RemoteCalls
+from penstock.client.remote.facets.backup import RemoteBackup
 from penstock.client.remote.facets.catalog import RemoteCatalog
 from penstock.client.remote.facets.changes import RemoteChanges
 from penstock.client.remote.facets.leases import RemoteLeases
@@ -46,6 +47,7 @@ class RemoteNode:
         self.lookup = RemoteLookup(self.calls)
         self.leases = RemoteLeases(self.calls)
         self.owners = RemoteOwners(self.calls)
+        self.backup = RemoteBackup(self.calls)
 
     def __repr__(self) -> str:
         return f"RemoteNode({self.url})"

@@ -53,9 +53,11 @@ class DataDirectory:
             disk = LocalDisk(root, in_place=lambda: lock.in_place)
             DiskRoom(disk).give_up()
             budget = MemoryBudget.of(found)
+            tables = [name for name in disk.list(TABLES) if name.isdigit()]
+            if tables and not (root / "index").exists():
+                _log.info("making the key index of the rows, as after a restore directory=%s", root)
             index = open_index(root / "index", budget.front_settings(), budget.index_settings(shares))
             stack.callback(index.close)
-            tables = [name for name in disk.list(TABLES) if name.isdigit()]
             tables = tables or [str(bucket) for bucket in index.buckets()]
             named = f"{TABLES}/{{{','.join(tables[:_NAMED_MAX])}}}" if tables else ""
             metadata = SqliteMetadataStore(root / METADATA, expected=named)

@@ -168,6 +168,17 @@ class Maintenance:
                     raise refusal(error, bucket)
                 del unrelieved[bucket]
 
+    def seal_now(self, table: OpenTable, tablet: Tablet) -> None:
+        """Seal all rows of a bucket, if it takes writes.
+
+        Raises:
+            OSError: as the disk gave it; the rows stay where they are.
+            BucketFailedError: the log could not be finished.
+        """
+        with self.attending(tablet.bucket):
+            if tablet.standing.takes_writes:
+                self._seal(table, tablet, active_too=True)
+
     def compact_now(self, table: OpenTable, *, everything: bool = False) -> None:
         """Compact a table as far as retention and pins allow, or, for `everything`, as far as pins allow."""
         for tablet in list(table.committer.tablets.values()):

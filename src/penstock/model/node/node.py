@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from penstock.model.node.facets.backup import BackupFacet
 from penstock.model.node.facets.catalog import CatalogFacet
 from penstock.model.node.facets.changes import ChangesFacet
 from penstock.model.node.facets.leases import LeasesFacet
@@ -46,6 +47,10 @@ class Node(Protocol):
     @property
     def owners(self) -> OwnersFacet:
         """Return the owners of columns."""
+
+    @property
+    def backup(self) -> BackupFacet:
+        """Return the backups."""
 
     def close(self) -> None:
         """Let go of everything; idempotent."""

@@ -29,6 +29,10 @@ def replay_index(tablet: Tablet, index: KeyIndex, applied: int, *, may_be_ahead:
         _rebuild(tablet, "it may be ahead of the log, which was not synced")
         # The offsets of what was lost are given away again next: what a crash leaves must not refer to them.
         index.flush()
+    elif applied < view.base and index.applied(tablet.bucket) == 0:
+        # Of a restored directory nothing is wrong: the index is no part of a backup.
+        _log.debug("making the key index, which is not there bucket=%s", tablet.bucket)
+        tablet.rebuild_index()
     elif applied < view.base:
         _rebuild(tablet, "it is behind the base")
     elif applied < view.visible and not _catch_up(tablet, index, applied):

@@ -1,4 +1,4 @@
-"""The seven facets of a node, one a noun, with the same names as the sub-rooms of engine and client.
+"""The eight facets of a node, one a noun, with the same names as the sub-rooms of engine and client.
 
 Each is a Protocol with one conformance suite, which an embedded engine and a server pass alike. Every call raises
 only errors of `penstock.errors`.
