@@ -65,3 +65,7 @@ class FlatNode:
     @property
     def owners(self) -> Any:
         return FlatFacet(self, "owners")
+
+    @property
+    def backup(self) -> Any:
+        return FlatFacet(self, "backup")

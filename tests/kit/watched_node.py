@@ -11,7 +11,7 @@ from typing import Any, Final
 from penstock.errors import PenstockError
 from penstock.model.node.node import Node, SharedNode
 
-FACETS: Final = ("catalog", "tables", "scan", "changes", "lookup", "leases", "owners")
+FACETS: Final = ("catalog", "tables", "scan", "changes", "lookup", "leases", "owners", "backup")
 
 
 class CallRules:
@@ -54,7 +54,7 @@ class CallRules:
         self._after.clear()
         self._hooks.clear()
 
-    def perform(self, target: str, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    def perform(self, target: str, method: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
         """Make a call as the rules say."""
         with self._lock:
             self.calls.append((target, given, named))
@@ -93,6 +93,7 @@ class WatchedNode:
     lookup: Any
     leases: Any
     owners: Any
+    backup: Any
 
     def __init__(self, node: Node, rules: CallRules | None = None) -> None:
         self.node = node

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.kit.watched_node import WatchedNode
 
 import penstock
 from penstock.codec.stored.backup_inventory import decode_inventory
+from penstock.engine.engine import Engine
 from penstock.errors import (
     CorruptionError,
     DirectoryInUseError,
@@ -20,7 +22,10 @@ from penstock.errors import (
     InvalidError,
     NotFoundError,
     PermissionDeniedError,
+    TimedOutError,
+    UnavailableError,
 )
+from penstock.server.server import Listen, Server
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import Connect
@@ -364,3 +369,19 @@ def test_what_a_backup_holds_is_freed_when_it_ends(connect: Connect, tmp_path: P
     assert not any((tmp_path / "data" / "backup").glob("*"))
     shutil.rmtree(tmp_path / "copy")
     assert connection.backup(tmp_path / "copy").files_copied > 0
+
+
+def test_lost_replies_cost_nothing(tmp_path: Path) -> None:
+    node = WatchedNode(Engine.open(tmp_path / "data"))
+    with Server(node, Listen()) as server, penstock.connect(server.url) as connection:
+        fill(connection)
+        lost = TimedOutError("no answer came")
+        for target in ("backup.begin", "backup.files", "backup.read", "backup.end"):
+            node.rules.lose(target, lost)
+            node.rules.refuse(target, UnavailableError("not now"))
+        made = connection.backup(tmp_path / "copy")
+
+        assert made.files_copied == made.files
+        assert not any((tmp_path / "data" / "backup").glob("*")), "no backup of which the reply was lost is left"
+    penstock.restore(tmp_path / "copy", tmp_path / "again")
+    assert len(rows(tmp_path / "again")) == ROWS
