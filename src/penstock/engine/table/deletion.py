@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.commit.group import QueuedWrite
+from penstock.engine.commit.group import QueuedWrite, Ranges
 from penstock.engine.table.bucket_names import naming
 from penstock.engine.table.open_table import OpenTable
 from penstock.errors import DeleteDisabledError, UnsupportedError
@@ -36,6 +36,12 @@ def delete_matching(
     names: dict[BucketId, TableBucket] = {}
 
     def find() -> QueuedWrite:
+        before = _applied(table, writer_id, sequence)
+        if before:
+            # Its answer was lost: what matches by now was written after it, and stays.
+            names.update((bucket, table.name(bucket)) for bucket in before)
+            rows = sum(end - start for start, end in before.values())
+            return QueuedWrite({}, rows, 0, writer_id=writer_id, sequence=sequence, ranges=before)
         parts = deletes_of(table, filter)
         # Before they are deleted: a partition may be dropped as soon as they are.
         names.update((bucket, table.name(bucket)) for bucket in parts)
@@ -47,6 +53,16 @@ def delete_matching(
     changes = sum(end - start for start, end in queued.ranges.values())
     offsets = {names[bucket]: span for bucket, span in sorted(queued.ranges.items())}
     return WriteResult(queued.rows, changes, queued.rows - changes, offsets)
+
+
+def _applied(table: OpenTable, writer_id: bytes, sequence: int) -> Ranges:
+    """Return where the changes of a writer's call are that was applied before. Committer only."""
+    if writer_id == NO_ID:
+        return {}
+    found = {
+        bucket: tablet.state.writers.find(writer_id, sequence) for bucket, tablet in table.committer.tablets.items()
+    }
+    return {bucket: (applied.start, applied.end) for bucket, applied in found.items() if applied is not None}
 
 
 def deletes_of(table: OpenTable, filter: Filter | None) -> dict[BucketId, Request]:
