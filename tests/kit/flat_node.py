@@ -10,7 +10,7 @@ from penstock.wire.calls import CALLS
 _NAMES: dict[str, dict[str, str]] = defaultdict(dict)
 for _call in CALLS.values():
     _facet, _, _method = _call.target.partition(".")
-    _NAMES[_facet][_method] = _call.name
+    _NAMES[_facet].setdefault(_method, _call.name)
 # A method of that name would stand in the way of the facet.
 _NAMES["lookup"]["rows"] = "lookup_rows"
 _NAMES["scan"]["pages"] = "pages"

@@ -228,7 +228,7 @@ class Connection:
         """
         if isinstance(table, Table) and table._link.database != self._link.database:
             raise InvalidError("the table is of another database; open it in this one", table=table.path)
-        info = table.info if isinstance(table, Table) else self.table(table).info
+        info = table._known.refresh() if isinstance(table, Table) else self.table(table).info
         call = OpenScan(
             table_id=info.table_id,
             schema_id=info.schema_id,

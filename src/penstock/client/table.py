@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.client.catalog.known_table import KnownTable
+from penstock.client.catalog.table_alterations import TableAlterations
 from penstock.client.catalog.table_definition import TableDefinition
 from penstock.client.changes.range import EARLIEST, StartLike, is_position
 from penstock.client.changes.stream import ChangeStream
@@ -22,29 +24,29 @@ from penstock.client.link.writer_identity import WriterIdentity
 from penstock.client.lookup.lookups import Lookups
 from penstock.client.scan.request import compile_filter
 from penstock.client.scan.table_reads import TableReads
-from penstock.client.write.requests import WriteRequests
+from penstock.client.write.requests import WriteRequests, listed
 from penstock.client.write.table_owners import TableOwners
 from penstock.client.write.writer import Writer
 from penstock.errors import InvalidError
 from penstock.model.node.calls import Images, Offsets, WriteCall, WriteResult
 from penstock.model.node.lease import Snapshot
 from penstock.model.place.bucket import TableBucket
-from penstock.model.schema.aggregate import AggFunction
-from penstock.model.schema.type_words import parse_type
 from penstock.model.table.table import TableInfo
 
 
-class Table(TableDefinition, TableReads, TableOwners):
+class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
     """A handle to one table. Thread-safe, cheap to share.
 
-    It names the table by id, so it never reaches another table of the same name; and it knows the
-    columns of the moment it was opened, so a column added since keeps its values under its upserts.
+    It names the table by id, so it never reaches another table of the same name. It writes by the columns of the
+    moment it was opened, so a column added since keeps its values under its upserts, and one renamed since is still
+    written by the name of then; it reads the columns that the table has now.
     """
 
     def __init__(self, link: Link, info: TableInfo) -> None:
         super().__init__(link, info)
+        self._known = KnownTable(link, info)
         self._requests = WriteRequests(info)
-        self._lookups = Lookups(link, info)
+        self._lookups = Lookups(link, self._known)
 
     def upsert(
         self,
@@ -68,8 +70,10 @@ class Table(TableDefinition, TableReads, TableOwners):
             UnsupportedError: the table has no primary key.
             UnavailableError: not now; the same call may succeed later.
         """
-        token, attempt_id = owner_token(owner), attempt_bytes(attempt)
-        return self._write(self._requests.upsert(data, columns, agg_mode, token, attempt_id, expect=expect))
+        token, ident, named = owner_token(owner), attempt_bytes(attempt), listed(columns)
+        return self._write(
+            self._call(data, lambda made: made.upsert(data, named, agg_mode, token, ident, expect=expect))
+        )
 
     def delete(
         self,
@@ -91,8 +95,8 @@ class Table(TableDefinition, TableReads, TableOwners):
             UnsupportedError: the table has no primary key.
             UnavailableError: not now; the same call may succeed later.
         """
-        token, attempt_id = owner_token(owner), attempt_bytes(attempt)
-        return self._write(self._requests.delete(keys, columns, token, attempt_id, expect=expect))
+        token, ident, named = owner_token(owner), attempt_bytes(attempt), listed(columns)
+        return self._write(self._call(keys, lambda made: made.delete(keys, named, token, ident, expect=expect)))
 
     def append(self, data: object, owner: OwnerLike | None = None, attempt: AttemptId | None = None) -> WriteResult:
         """Append rows to a log table. Return when durable and visible.
@@ -102,7 +106,8 @@ class Table(TableDefinition, TableReads, TableOwners):
             UnsupportedError: the table has a primary key.
             UnavailableError: not now; the same call may succeed later.
         """
-        return self._write(self._requests.append(data, owner_token(owner), attempt_bytes(attempt)))
+        token, ident = owner_token(owner), attempt_bytes(attempt)
+        return self._write(self._call(data, lambda made: made.append(data, token, ident)))
 
     def apply_changes(
         self,
@@ -122,7 +127,8 @@ class Table(TableDefinition, TableReads, TableOwners):
             DeleteDisabledError: the table allows no deletes, and a log table has none.
             UnavailableError: not now; the same call may succeed later.
         """
-        return self._write(self._requests.apply_changes(changes, owner_token(owner), attempt_bytes(attempt), columns))
+        token, ident, named = owner_token(owner), attempt_bytes(attempt), listed(columns)
+        return self._write(self._call(changes, lambda made: made.apply_changes(changes, token, ident, named)))
 
     def delete_where(self, filter: str | pc.Expression) -> WriteResult:
         """Delete the rows that match, as of one cut; in the changelog like any delete.
@@ -133,7 +139,7 @@ class Table(TableDefinition, TableReads, TableOwners):
             UnavailableError: not now; the same call may succeed later.
         """
         self._requests.require_key("delete_where")
-        compiled = compile_filter(filter, self._info.schema)
+        compiled = self._known.read(lambda info: compile_filter(filter, info.schema))
         if compiled is None:
             raise InvalidError("delete_where needs a filter; truncate deletes all rows", table=self.path)
         table_id = self._info.table_id
@@ -226,7 +232,7 @@ class Table(TableDefinition, TableReads, TableOwners):
         request = StreamRequest(
             end=end, follow=follow, timeout=timeout, columns=columns, images=images, buckets=buckets
         )
-        return open_changes(self._link, self._info, start, request)
+        return open_changes(self._link, self._known.refresh(), start, request)
 
     def snapshot_and_follow(
         self,
@@ -252,10 +258,10 @@ class Table(TableDefinition, TableReads, TableOwners):
             end=end, follow=follow, timeout=timeout, columns=columns, images=images, buckets=buckets
         )
         if start is None:
-            return open_snapshot_and_follow(self._link, self._info, request)
+            return open_snapshot_and_follow(self._link, self._known.refresh(), request)
         if not is_position(start):
             raise InvalidError("snapshot_and_follow starts with a snapshot, or goes on at a position", start=start)
-        return open_changes(self._link, self._info, start, request)
+        return open_changes(self._link, self._known.refresh(), start, request)
 
     def offsets(self) -> dict[TableBucket, Offsets]:
         """Return for each bucket the oldest change that is kept, and the next to come.
@@ -305,17 +311,14 @@ class Table(TableDefinition, TableReads, TableOwners):
         """
         return self._lookups.prefix_lookup(prefix)
 
-    def add_column(self, name: str, type: pa.DataType | str, agg: AggFunction | str | None = None) -> Table:
-        """Add a nullable column; return a handle that knows it. This handle does not.
+    def _altered(self, info: TableInfo) -> Self:
+        self._known.adopt(info)
+        self._take_info(info)
+        return type(self)(self._link, info)
 
-        Raises:
-            AlreadyExistsError: there is a column of that name.
-            InvalidError: name or type is not allowed.
-        """
-        function = None if agg is None else AggFunction.parse(agg)
-        kept = parse_type(type, name)
-        info = self._link.once(lambda node: node.catalog.add_column(self._info.table_id, name, kept, function))
-        return Table(self._link, info)
+    def _take_info(self, info: TableInfo) -> None:
+        self._info = info
+        self._requests = WriteRequests(info)
 
     def _write(self, call: WriteCall) -> WriteResult:
         if call.batch.num_rows == 0:

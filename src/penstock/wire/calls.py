@@ -31,6 +31,7 @@ from penstock.wire.records import (
     PAGE,
     PIECE,
     PULL_CHANGES,
+    SCALAR,
     SCANNER_INFO,
     TABLE_INFO,
     TABLE_LOGS,
@@ -84,6 +85,28 @@ ADD_COLUMN: Final = Call(
     TABLE_INFO,
     {"table_id": INT, "name": TEXT, "type": TYPE, "agg": maybe(choice(AggFunction))},
     once=True,
+)
+
+ADD_DEFAULTED_COLUMN: Final = Call(
+    "add_defaulted_column",
+    "catalog.add_column",
+    BY_ID,
+    TABLE_INFO,
+    {"table_id": INT, "name": TEXT, "type": TYPE, "agg": maybe(choice(AggFunction)), "default": SCALAR},
+    once=True,
+)
+TABLE_AS_OF: Final = Call("table_as_of", "catalog.table_as_of", BY_ID, TABLE_INFO, {"table_id": INT, "schema_id": INT})
+RENAME_COLUMN: Final = Call(
+    "rename_column", "catalog.rename_column", BY_ID, TABLE_INFO, {"table_id": INT, "old": TEXT, "new": TEXT}, once=True
+)
+DROP_COLUMN: Final = Call(
+    "drop_column", "catalog.drop_column", BY_ID, TABLE_INFO, {"table_id": INT, "name": TEXT}, once=True
+)
+WIDEN_COLUMN: Final = Call(
+    "widen_column", "catalog.widen_column", BY_ID, TABLE_INFO, {"table_id": INT, "name": TEXT, "type": TYPE}, once=True
+)
+SET_PROPERTIES: Final = Call(
+    "set_properties", "catalog.set_properties", BY_ID, TABLE_INFO, {"table_id": INT, "properties": VALUE}, once=True
 )
 
 LIST_PARTITIONS: Final = Call("list_partitions", "catalog.list_partitions", BY_ID, listed(TEXT), {"table_id": INT})

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.errors import InvalidError
 from penstock.model.node.lease import AcquireLease, CutOffsets, Leased, LeaseInfo, LeaseTime, Snapshot
 from penstock.model.place.bucket import TableBucket
-from penstock.wire.field import BATCH, INT, TEXT, Field, by_bucket, record, tupled
+from penstock.wire.field import BATCH, INT, TEXT, VALUE, Field, by_bucket, maybe, record, tupled
 from penstock.wire.records import OFFSET_BY_BUCKET
 
 _SNAPSHOTS: Final = pa.schema(
@@ -90,10 +90,12 @@ ACQUIRE_LEASE: Final = record(
 LEASE_TIME: Final = record(LeaseTime, duration_ms=INT, expires_ms=INT)
 LEASE_INFO: Final = record(
     LeaseInfo,
+    "schemas",
     lease_id=TEXT,
     owner=TEXT,
     duration_ms=INT,
     expires_ms=INT,
     leased=LEASED,
     unavailable=by_bucket(TEXT, make=str),
+    schemas=maybe(VALUE),
 )

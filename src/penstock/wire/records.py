@@ -30,6 +30,7 @@ from penstock.model.node.calls import (
 from penstock.model.node.log_state import GonePartition, LogState
 from penstock.model.place.bucket import TableBucket
 from penstock.model.schema.agg_mode import AggMode
+from penstock.model.schema.stored_field import decode_default, encode_default
 from penstock.model.schema.type_words import format_type, parse_type
 from penstock.model.table.spec import spec_from_json
 from penstock.model.table.table import TableInfo, TableSpec
@@ -82,6 +83,9 @@ def described(write: Callable[[T], Any], read: Callable[[Any], T]) -> Field[T]:
 TABLE_SPEC: Final[Field[TableSpec]] = described(TableSpec.to_json, spec_from_json)
 TABLE_INFO: Final[Field[TableInfo]] = described(TableInfo.to_json, TableInfo.from_json)
 TYPE: Final[Field[pa.DataType]] = described(format_type, lambda words: parse_type(words, "new column"))
+SCALAR: Final[Field[pa.Scalar]] = described(
+    lambda value: encode_default(value).decode(), lambda text: decode_default(text.encode())
+)
 
 WRITE_CALL: Final = record(
     WriteCall,
@@ -97,7 +101,7 @@ WRITE_CALL: Final = record(
     attempt=BYTES,
 )
 WRITE_RESULT: Final = record(WriteResult, rows=INT, changes=INT, ignored=INT, offsets=RANGE_BY_BUCKET, done=BOOL)
-CUT: Final = record(Cut, cut_id=TEXT, offsets=OFFSET_BY_BUCKET, births=maybe(INT))
+CUT: Final = record(Cut, "schema_id", cut_id=TEXT, offsets=OFFSET_BY_BUCKET, births=maybe(INT), schema_id=INT)
 OPEN_SCAN: Final = record(
     OpenScan,
     "offsets",
@@ -119,6 +123,7 @@ OPEN_SCAN: Final = record(
 )
 PAGE: Final = record(
     Page,
+    "schema_id",
     scanner_id=maybe(TEXT),
     log_offset=INT,
     batches=tupled(BATCH),
@@ -127,6 +132,7 @@ PAGE: Final = record(
     resume_token=BYTES,
     cut_id=maybe(TEXT),
     inner_ends=tupled(INT),
+    schema_id=maybe(INT),
 )
 SCANNER_INFO: Final = record(
     ScannerInfo,
@@ -169,7 +175,7 @@ CHANGE_PAGE: Final = record(ChangePage, bucket=BUCKET, batch=BATCH, start=INT, n
 LOOKUP_CALL: Final = record(
     LookupCall, "offsets", table_id=INT, schema_id=INT, keys=BATCH, columns=COLUMNS, offsets=BOOL
 )
-LOOKUP_RESULT: Final = record(LookupResult, batch=BATCH, offsets=OFFSET_BY_BUCKET)
+LOOKUP_RESULT: Final = record(LookupResult, "schema_id", batch=BATCH, offsets=OFFSET_BY_BUCKET, schema_id=maybe(INT))
 BUCKET_STATS: Final = record(
     BucketStats,
     bucket=BUCKET,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,6 +48,15 @@ from penstock.model.node.calls import (
 from penstock.model.node.log_state import GonePartition, LogState
 from penstock.model.place.bucket import TableBucket
 from penstock.model.schema.aggregate import AggFunction
+from penstock.model.schema.schema import Schema
+from penstock.model.table.alteration import (
+    as_of,
+    with_column,
+    with_properties,
+    with_renamed,
+    with_widened,
+    without_column,
+)
 from penstock.model.table.partition import partition_columns, partition_name
 from penstock.model.table.table import TableInfo, TableSpec
 
@@ -94,6 +103,7 @@ class FakeNode(FlatNode, FakeLeases, FakeOwners):
     def __init__(self, page_rows: int = 2) -> None:
         self.page_rows = page_rows
         self.made: dict[int, FakeTable] = {}
+        self.schemas: dict[tuple[int, int], Schema] = {}
         self.sessions: dict[str, Session] = {}
         self.cuts: set[str] = set()
         self.away: set[TableBucket] = set()
@@ -169,10 +179,36 @@ class FakeNode(FlatNode, FakeLeases, FakeOwners):
     def drop_table(self, path: str, *, if_exists: bool = False) -> None:
         del self.made[self.table(path).table_id]
 
-    def add_column(self, table_id: int, name: str, type: pa.DataType, agg: AggFunction | None = None) -> TableInfo:
+    def table_as_of(self, table_id: int, schema_id: int) -> TableInfo:
+        info = self._table(table_id).info
+        return as_of(info, self.schemas[table_id, schema_id], schema_id)
+
+    def add_column(
+        self,
+        table_id: int,
+        name: str,
+        type: pa.DataType,
+        agg: AggFunction | None = None,
+        default: pa.Scalar | None = None,
+    ) -> TableInfo:
+        return self._alter(table_id, lambda info: with_column(info, name, type, agg, default=default))
+
+    def rename_column(self, table_id: int, old: str, new: str) -> TableInfo:
+        return self._alter(table_id, lambda info: with_renamed(info, old, new))
+
+    def drop_column(self, table_id: int, name: str) -> TableInfo:
+        return self._alter(table_id, lambda info: without_column(info, name))
+
+    def widen_column(self, table_id: int, name: str, type: pa.DataType) -> TableInfo:
+        return self._alter(table_id, lambda info: with_widened(info, name, type))
+
+    def set_properties(self, table_id: int, properties: Mapping[str, str | None]) -> TableInfo:
+        return self._alter(table_id, lambda info: with_properties(info, properties))
+
+    def _alter(self, table_id: int, change: Callable[[TableInfo], TableInfo]) -> TableInfo:
         table = self._table(table_id)
-        schema = table.info.schema.add_column(name, type, agg=agg)
-        table.info = replace(table.info, schema=schema, schema_id=table.info.schema_id + 1)
+        self.schemas[table_id, table.info.schema_id] = table.info.schema
+        table.info = change(table.info)
         return table.info
 
     def list_partitions(self, table_id: int) -> list[str]:

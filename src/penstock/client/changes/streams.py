@@ -71,6 +71,8 @@ def open_changes(link: Link, info: TableInfo, start: StartLike, request: StreamR
     if request.buckets is not None:
         _check_unread(info, stored.token, resolve_buckets(info, request.buckets))
     scan = Scan.resume(link, stored.token)
+    # What began with a snapshot goes on with the columns of then.
+    info = scan.info
     columns = _columns(info, request.columns) or tuple(info.schema.names)
     if not set(columns) <= set(scan.schema.names):
         scan.close()

@@ -19,6 +19,8 @@ class CutPin:
         self._table_id = table_id
         self._cut = cut
         self.births = cut.births
+        self.schema_id = cut.schema_id
+        """The table's schema when the cut was taken."""
         self._lock = threading.Lock()
 
     @classmethod

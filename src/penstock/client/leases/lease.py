@@ -13,6 +13,7 @@ from penstock.client.hold.renewal import Renewal
 from penstock.client.leases.lease_request import Leasable, lease_request
 from penstock.client.leases.leased_table import LeasedTable
 from penstock.client.link.link import Link
+from penstock.client.scan.lease_cut import leased_info
 from penstock.client.table import Table
 from penstock.errors import InvalidError, LeaseNotFoundError, PenstockError, TableNotFoundError
 from penstock.model.node.lease import LeaseInfo, Snapshot
@@ -108,7 +109,7 @@ class Lease(LeaseHandle):
                 table_ids=sorted(found),
             )
         info = self._link.retry.run(lambda: self._link.node.catalog.table_by_id(found[0]))
-        return LeasedTable(self._link, info, self.id)
+        return LeasedTable(self._link, leased_info(self._link, info, self.id), self.id)
 
     def renew(self, duration: str | timedelta | None = None) -> None:
         """Have it last that long from now on; None: as long as before.

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from penstock.client.catalog.known_table import KnownTable
 from penstock.client.changes.range import EARLIEST, StartLike
 from penstock.client.changes.stream import ChangeStream
 from penstock.client.changes.streams import StreamRequest, Timeout, open_changes
@@ -24,17 +25,19 @@ from penstock.model.table.table import TableInfo
 class LeasedTable(Table):
     """A handle that reads what a lease holds of a table. Thread-safe, cheap to share.
 
-    It names the table by id. What is not read under the lease is asked of the table itself, which may be dropped.
+    It has the columns that the table had when the lease was acquired, and names it by id. What is not read under the
+    lease is asked of the table itself, which may be dropped.
     """
 
     def __init__(self, link: Link, info: TableInfo, lease_id: str) -> None:
         super().__init__(link, info)
+        self._known = KnownTable(link, info, fixed=True)
         self._lease_id = lease_id
 
     def new_scan(self) -> ScanBuilder:
         """Begin to say what to scan of what the lease holds."""
         request = replace(ScanRequest.default(self._info), lease_id=self._lease_id)
-        return ScanBuilder(self._link, self._info, request)
+        return ScanBuilder(self._link, self._known, request)
 
     def cut(self) -> Cut:
         """Return the leased cut.

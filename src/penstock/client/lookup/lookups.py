@@ -9,13 +9,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.client.catalog.known_table import KnownTable
 from penstock.client.ingest.arrow_source import ArrowSource
 from penstock.client.ingest.ingest import ingest_keys
 from penstock.client.link.link import Link
 from penstock.client.lookup.shared_lookups import SharedLookups
 from penstock.client.lookup.single_key import SingleKey
 from penstock.client.scan.request import project
-from penstock.errors import InvalidError, UnsupportedError
+from penstock.client.write.requests import is_kept, listed
+from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.model.node.calls import LookupCall, LookupResult
 from penstock.model.place.bucket import bucket_key
 from penstock.model.place.system_columns import FOUND
@@ -27,12 +29,15 @@ OFFSETS: Final = b"penstock.offsets"
 
 
 class Lookups:
-    """The lookups of one table handle. Thread-safe."""
+    """The lookups of one table handle, by the columns that the table has now. Thread-safe.
 
-    def __init__(self, link: Link, info: TableInfo) -> None:
+    Keys may also be named as the handle's own columns are.
+    """
+
+    def __init__(self, link: Link, known: KnownTable) -> None:
         self._link = link
-        self._info = info
-        self._single_key = SingleKey(info.schema)
+        self._known = known
+        self._key = SingleKey(known.latest.schema)
         # Beside an engine in this process a call costs little, and waiting for others would only cost.
         self._shared = SharedLookups(self._ask) if link.distant else None
 
@@ -55,10 +60,15 @@ class Lookups:
         _check_consistency(consistency)
         if not isinstance(offsets, bool):
             raise InvalidError("offsets is True or False", found=repr(offsets))
-        single = self._single_key.batch(keys) if type(keys) is list and len(keys) == 1 else None
-        batch = ingest_keys(keys, self._info.schema) if single is None else single
-        call = replace(self._call(batch, project(columns, self._info.schema)), offsets=offsets)
-        return _table(self._lookup(call))
+        named = listed(columns)
+
+        def attempt(info: TableInfo) -> pa.Table:
+            single = self._single_key(info).batch(keys) if type(keys) is list and len(keys) == 1 else None
+            batch = self._keys(keys, info) if single is None else single
+            call = replace(_call(info, batch, project(named, info.schema)), offsets=offsets)
+            return _table(self._lookup(call, info))
+
+        return self._known.read(attempt)
 
     def get(self, key: dict[str, Any]) -> dict[str, Any] | None:
         """Return the row of one key, None if there is none.
@@ -68,13 +78,7 @@ class Lookups:
             UnsupportedError: the table has no primary key, or the row a date or time beyond those of Python.
         """
         self._require_key("get")
-        if key.keys() != set(self._info.primary_key):
-            raise InvalidError(
-                "get takes every key column and no other", primary_key=list(self._info.primary_key), given=list(key)
-            )
-        single = self._single_key.batch([key[name] for name in self._info.primary_key])
-        call = self._call(ingest_keys([key], self._info.schema) if single is None else single, None)
-        found = self._lookup(call).batch
+        found = self._known.read(lambda info: self._get(key, info)).batch
         try:
             row: dict[str, Any] = found.to_pylist()[0]
         except (ValueError, OverflowError) as error:
@@ -92,38 +96,73 @@ class Lookups:
             UnsupportedError: the table has no primary key.
         """
         self._require_key("prefix_lookup")
-        names = self._info.primary_key[: len(prefix)]
-        if not prefix or prefix.keys() != set(names):
+        named = listed(columns)
+        return self._known.read(lambda info: self._prefix_lookup(prefix, named, info))
+
+    def _get(self, key: dict[str, Any], info: TableInfo) -> LookupResult:
+        names = next((one.primary_key for one in (info, self._known.own) if key.keys() == set(one.primary_key)), None)
+        if names is None:
             raise InvalidError(
-                "prefix_lookup takes the first key columns",
-                primary_key=list(self._info.primary_key),
-                given=list(prefix),
+                "get takes every key column and no other", primary_key=list(info.primary_key), given=list(key)
             )
-        source = ArrowSource.of([prefix])
-        fields = [self._info.schema.arrow_schema.field(name) for name in names]
+        values = [key[name] for name in names]
+        single = self._single_key(info).batch(values)
+        given = dict(zip(info.primary_key, values, strict=True))
+        return self._lookup(_call(info, ingest_keys([given], info.schema) if single is None else single, None), info)
+
+    def _prefix_lookup(self, prefix: dict[str, Any], columns: Iterable[str] | None, info: TableInfo) -> pa.Table:
+        count = len(prefix)
+        known = (info, self._known.own)
+        given = next((one.primary_key[:count] for one in known if prefix.keys() == set(one.primary_key[:count])), ())
+        if not given:
+            raise InvalidError(
+                "prefix_lookup takes the first key columns", primary_key=list(info.primary_key), given=list(prefix)
+            )
+        names = info.primary_key[:count]
+        source = ArrowSource.of([dict(zip(names, (prefix[name] for name in given), strict=True))])
+        fields = [info.schema.arrow_schema.field(name) for name in names]
         arrays = [source.column(field) for field in fields]
         for name, array in zip(names, arrays, strict=True):
             if array.null_count:
                 raise InvalidError("a key column is never null", column=name)
-        call = self._call(
-            pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), project(columns, self._info.schema)
-        )
-        return _table(self._link.retry.run(lambda: self._link.node.lookup.prefix(call)))
+        keys = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+        call = _call(info, keys, project(columns, info.schema))
+        found = self._link.retry.run(lambda: self._link.node.lookup.prefix(call))
+        self._known.check(info, found.schema_id)
+        return _table(found)
+
+    def _keys(self, keys: object, info: TableInfo) -> pa.RecordBatch:
+        own = self._known.own.schema
+        if own.primary_key == info.primary_key or not is_kept(keys):
+            return ingest_keys(keys, info.schema)
+        try:
+            return ingest_keys(keys, info.schema)
+        except SchemaMismatchError:
+            return ingest_keys(keys, own).rename_columns(list(info.primary_key))
+
+    def _single_key(self, info: TableInfo) -> SingleKey:
+        if self._key.names != info.primary_key:
+            self._key = SingleKey(info.schema)
+        return self._key
 
     def _require_key(self, verb: str) -> None:
-        if not self._info.keyed:
-            raise UnsupportedError(f"{verb} needs a table with a primary key; scan the log", table=self._info.path)
+        if not self._known.own.keyed:
+            path = self._known.own.path
+            raise UnsupportedError(f"{verb} needs a table with a primary key; scan the log", table=path)
 
-    def _lookup(self, call: LookupCall) -> LookupResult:
+    def _lookup(self, call: LookupCall, info: TableInfo) -> LookupResult:
         # First of all: a closed connection, or a fork's, must say so, not wait for threads that are gone.
         self._link.check_usable()
-        return self._ask(call) if self._shared is None else self._shared.lookup(call)
+        found = self._ask(call) if self._shared is None else self._shared.lookup(call)
+        self._known.check(info, found.schema_id)
+        return found
 
     def _ask(self, call: LookupCall) -> LookupResult:
         return self._link.retry.run(lambda: self._link.node.lookup.rows(call))
 
-    def _call(self, keys: pa.RecordBatch, columns: tuple[str, ...] | None) -> LookupCall:
-        return LookupCall(self._info.table_id, self._info.schema_id, keys, columns)
+
+def _call(info: TableInfo, keys: pa.RecordBatch, columns: tuple[str, ...] | None) -> LookupCall:
+    return LookupCall(info.table_id, info.schema_id, keys, columns)
 
 
 def _check_consistency(consistency: str | None) -> None:

@@ -113,10 +113,10 @@ class SharedLookups:
         start = turn.call.keys.num_rows
         for other in others:
             count = other.call.keys.num_rows
-            other.answer = LookupResult(found.batch.slice(start, count), found.offsets)
+            other.answer = replace(found, batch=found.batch.slice(start, count))
             other.ready.set()
             start += count
-        return LookupResult(found.batch.slice(0, turn.call.keys.num_rows), found.offsets)
+        return replace(found, batch=found.batch.slice(0, turn.call.keys.num_rows))
 
     def _leave(self, turn: _Turn) -> None:
         with self._lock:

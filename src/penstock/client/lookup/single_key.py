@@ -15,6 +15,7 @@ class SingleKey:
     """Makes the batch of one key where each value is plainly of its column's type: whole numbers and texts."""
 
     def __init__(self, schema: Schema) -> None:
+        self.names = schema.primary_key
         self._fields = [schema.arrow_schema.field(name) for name in schema.primary_key]
         self._schema = pa.schema(self._fields)
         kinds = [_python_type(field.type) for field in self._fields]

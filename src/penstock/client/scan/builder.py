@@ -7,24 +7,43 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 
+from penstock.client.catalog.known_table import KnownTable
 from penstock.client.cut.cut import CutLike, resolve_cut
 from penstock.client.hold.lease_handle import LeaseHandle
 from penstock.client.link.buckets import BucketName, resolve_buckets
 from penstock.client.link.link import Link
-from penstock.client.scan.request import ScanRequest, ScanSource, check_limit, compile_filter, project
+from penstock.client.scan.lease_cut import leased_info
+from penstock.client.scan.request import ScanRequest, ScanSource, check_limit, project
 from penstock.client.scan.scan import Scan
 from penstock.errors import InvalidError, UnsupportedError
 from penstock.model.filter.filter import Filter
 from penstock.model.table.table import TableInfo
+from penstock.model.words.names import name_list
 
 
 class ScanBuilder:
-    """Collects what a scan reads. Immutable: each step returns a new builder."""
+    """Collects what a scan reads. Immutable: each step returns a new builder.
 
-    def __init__(self, link: Link, info: TableInfo, request: ScanRequest | None = None) -> None:
+    Names are those of the table's present columns, or of the columns that a lease began with. Where they turn out to be
+    others than the handle knew, what was said is read again.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        known: KnownTable,
+        request: ScanRequest | None = None,
+        *,
+        info: TableInfo | None = None,
+        names: tuple[str, ...] | None = None,
+        filters: tuple[str | pc.Expression, ...] = (),
+    ) -> None:
         self._link = link
-        self._info = info
-        self._request = request or ScanRequest.default(info)
+        self._known = known
+        self._info = info or known.latest
+        self._request = request or ScanRequest.default(self._info)
+        self._names = names
+        self._filters = filters
 
     def with_source(self, source: ScanSource | str) -> ScanBuilder:
         """Read the live rows (the default), a snapshot, or the log (the default for log tables).
@@ -46,7 +65,7 @@ class ScanBuilder:
         Raises:
             InvalidError: a column is unknown or named twice.
         """
-        return self._with(replace(self._request, columns=project(columns, self._info.schema)))
+        return self._said(None if columns is None else tuple(name_list(columns)), self._filters)
 
     def filter(self, filter: str | pc.Expression | None) -> ScanBuilder:
         """Read only rows for which the filter is true, and those before it, too; None takes them all away.
@@ -55,11 +74,7 @@ class ScanBuilder:
             InvalidError: the filter is not understood.
             LimitError: together they are too long.
         """
-        schema, before = self._info.schema, self._request.filter
-        if filter is None or before is None:
-            return self._with(replace(self._request, filter=compile_filter(filter, schema)))
-        both = Filter.from_bytes(before, schema).also(Filter(filter, schema))
-        return self._with(replace(self._request, filter=both.to_bytes()))
+        return self._said(self._names, () if filter is None else (*self._filters, filter))
 
     def limit(self, rows: int | None) -> ScanBuilder:
         """Read at most so many rows, over all buckets.
@@ -118,10 +133,39 @@ class ScanBuilder:
             TableNotFoundError: the table was dropped, and no lease is named.
             LeaseNotFoundError: the lease is unknown or has expired.
         """
-        return Scan.begin(self._link, self._info, self._request)
+        lease_id = self._request.lease_id
+        if lease_id is not None:
+            leased = self._read_by(leased_info(self._link, self._known.own, lease_id))
+            return Scan.begin(self._link, leased._info, leased._request)
+
+        def attempt(info: TableInfo) -> Scan:
+            builder = self if info.schema_id == self._info.schema_id else self._read_by(info)
+            return Scan.begin(self._link, builder._info, builder._request)
+
+        return self._known.read(attempt)
 
     def __repr__(self) -> str:
         return f"<ScanBuilder of {self._info.path}, source {self._request.source}>"
 
     def _with(self, request: ScanRequest) -> ScanBuilder:
-        return ScanBuilder(self._link, self._info, request)
+        made = (self._link, self._known, request)
+        return ScanBuilder(*made, info=self._info, names=self._names, filters=self._filters)
+
+    def _said(self, names: tuple[str, ...] | None, filters: tuple[str | pc.Expression, ...]) -> ScanBuilder:
+        """Return a builder of these columns and filters, checked against the columns that the table has now."""
+        made = ScanBuilder(self._link, self._known, self._request, info=self._info, names=names, filters=filters)
+        # What a lease began with is looked at when the scan begins.
+        return made if self._request.lease_id is not None else self._known.read(made._read_by)
+
+    def _read_by(self, info: TableInfo) -> ScanBuilder:
+        """Return the builder of what was said, read by the columns of a table."""
+        compiled = None
+        for each in self._filters:
+            one = Filter(each, info.schema)
+            compiled = one if compiled is None else compiled.also(one)
+        request = replace(
+            self._request,
+            columns=project(self._names, info.schema),
+            filter=None if compiled is None else compiled.to_bytes(),
+        )
+        return ScanBuilder(self._link, self._known, request, info=info, names=self._names, filters=self._filters)

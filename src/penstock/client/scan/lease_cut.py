@@ -13,6 +13,19 @@ from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo
 
 
+def leased_info(link: Link, info: TableInfo, lease_id: str) -> TableInfo:
+    """Return a table with the columns that it had when a lease on it was acquired.
+
+    Raises:
+        LeaseNotFoundError: the lease is unknown or has expired.
+    """
+    lease = link.retry.run(lambda: link.node.leases.get(lease_id))
+    schema_id = (lease.schemas or {}).get(info.table_id, info.schema_id)
+    if schema_id == info.schema_id:
+        return info
+    return link.retry.run(lambda: link.node.catalog.table_as_of(info.table_id, schema_id))
+
+
 def pin_leased(link: Link, info: TableInfo, lease_id: str, request: ScanRequest) -> LeasePin:
     """Return the cut that a lease holds of a table, as far as the scan reads it.
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
+from penstock.client.catalog.known_table import ColumnsChangedError, check_present
 from penstock.client.cut.cut_pin import CutPin, LeasePin
 from penstock.client.link.buckets import require_every
 from penstock.client.link.link import Link
@@ -46,6 +47,7 @@ class ScanPlan:
         """Pin the cut that is asked for, or that of `stored` positions.
 
         Raises:
+            ColumnsChangedError: the table has other columns by now.
             PenstockError: as `Scan.begin` and `Scan.resume` have it.
         """
         self.link = link
@@ -53,7 +55,7 @@ class ScanPlan:
         self.request = request
         self.schema = request.schema(info)
         self.first: list[Page] = []
-        self.pin = self._pin() if stored is None else self._pin_again(stored)
+        self.pin = self._pin_present() if stored is None else self._pin_again(stored)
         self.positions = self._positions() if stored is None else stored
 
     def reader(self, *, hurried: bool) -> RowReader | LogReader:
@@ -74,6 +76,18 @@ class ScanPlan:
             return self.first.pop()
         except IndexError:
             return None
+
+    def _pin_present(self) -> CutPin | LeasePin:
+        """Pin the cut, while the table has the columns that it is read by."""
+        pin = self._pin()
+        if isinstance(pin, CutPin):
+            try:
+                check_present(self.info, pin.schema_id)
+            except ColumnsChangedError:
+                self.pin = pin
+                self.release()
+                raise
+        return pin
 
     def _pin(self) -> CutPin | LeasePin:
         if self.request.lease_id is not None:
@@ -124,7 +138,8 @@ class LivePlan(ScanPlan):
         if bucket is None or first is None:
             return super()._pin_now()
         self.first.append(first)
-        return CutPin(self.link, self.info.table_id, Cut(first.cut_id or "", {bucket: first.log_offset}))
+        cut = Cut(first.cut_id or "", {bucket: first.log_offset}, schema_id=first.schema_id or self.info.schema_id)
+        return CutPin(self.link, self.info.table_id, cut)
 
     def _only_bucket(self) -> TableBucket | None:
         info, request = self.info, self.request

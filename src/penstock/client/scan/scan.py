@@ -90,6 +90,7 @@ class Scan(ArrowRows, Iterable[pa.RecordBatch]):
         info = link.retry.run(lambda: link.node.catalog.table_by_id(stored.table_id))
         if stored.schema_id > info.schema_id:
             raise InvalidError("the resume token is of another node's table", table=info.path, table_id=info.table_id)
+        info = _as_begun(link, info, stored.schema_id)
         request = ScanRequest(
             ScanSource.parse(stored.source),
             columns=tuple(info.schema.column(name).name for name in stored.columns),
@@ -111,6 +112,11 @@ class Scan(ArrowRows, Iterable[pa.RecordBatch]):
         )
         position = BucketPosition(call.bucket.partition, call.bucket.bucket, call.as_of, call.start)
         return cls(PLANS[request.source](link, info, request, (position,)))
+
+    @property
+    def info(self) -> TableInfo:
+        """Return the table as it was when the scan began."""
+        return self._info
 
     @property
     def schema(self) -> pa.Schema:
@@ -212,6 +218,13 @@ class Scan(ArrowRows, Iterable[pa.RecordBatch]):
         return html_table(repr(self), ("column", "type"), columns) + html_table(
             "the cut", ("partition", "bucket", "offset"), cut
         )
+
+
+def _as_begun(link: Link, info: TableInfo, schema_id: int) -> TableInfo:
+    """Return the table as it was when a scan began, whose columns it keeps."""
+    if schema_id == info.schema_id:
+        return info
+    return link.retry.run(lambda: link.node.catalog.table_as_of(info.table_id, schema_id))
 
 
 class _Batches(Iterator[pa.RecordBatch]):

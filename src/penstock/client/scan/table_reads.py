@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow.compute as pc
 
+from penstock.client.catalog.known_table import KnownTable
 from penstock.client.cut.cut import Cut, CutLike
 from penstock.client.cut.cut_pin import CutPin
 from penstock.client.hold.lease_handle import LeaseHandle
@@ -22,10 +23,11 @@ class TableReads:
 
     _link: Link
     _info: TableInfo
+    _known: KnownTable
 
     def new_scan(self) -> ScanBuilder:
         """Begin to say what to scan."""
-        return ScanBuilder(self._link, self._info)
+        return ScanBuilder(self._link, self._known)
 
     def scan(
         self,
@@ -51,8 +53,9 @@ class TableReads:
         builder = self.new_scan()
         if self._info.keyed or source != ScanSource.LIVE_KV:
             builder = builder.with_source(source)
+        builder = builder if lease is None else builder.lease(lease)
         builder = builder.select(columns).filter(filter).limit(limit).buckets(buckets).as_of(as_of).offsets(offsets)
-        return (builder if lease is None else builder.lease(lease)).execute()
+        return builder.execute()
 
     def cut(self) -> Cut:
         """Return the present cut: one offset for each bucket, all of one moment. A lease can pin it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -21,6 +21,18 @@ from penstock.model.place.facts import NO_ID
 from penstock.model.schema.agg_mode import AggMode
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.table.table import TableInfo
+
+
+def listed(columns: Iterable[str] | None) -> Iterable[str] | None:
+    """Return column names that can be read more than once."""
+    return list(columns) if isinstance(columns, Iterator) else columns
+
+
+def is_kept(data: object) -> bool:
+    """Tell whether data can be read again, and does not flow past."""
+    return isinstance(data, list | tuple | dict | pa.RecordBatch | pa.Table | pa.Array | pa.ChunkedArray) or (
+        type(data).__module__.partition(".")[0] in {"pandas", "polars"}
+    )
 
 
 class WriteRequests:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
+from penstock.client.catalog.known_table import KnownTable
 from penstock.client.hold.owner import AttemptId, Owner, OwnerLike, acquire, attempt_bytes, check_rows, owner_token
 from penstock.client.link.link import Link
 from penstock.client.link.writer_identity import WriterIdentity
-from penstock.client.write.requests import WriteRequests
-from penstock.errors import InvalidError
-from penstock.model.node.calls import WriteResult
+from penstock.client.write.requests import WriteRequests, is_kept, listed
+from penstock.errors import InvalidError, SchemaMismatchError
+from penstock.model.node.calls import WriteCall, WriteResult
 from penstock.model.node.owner import AttemptEnd
 from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo
@@ -23,6 +24,7 @@ class TableOwners:
     _link: Link
     _info: TableInfo
     _requests: WriteRequests
+    _known: KnownTable
 
     def acquire_owner(
         self,
@@ -41,7 +43,10 @@ class TableOwners:
             UnsupportedError: the table has `column-lock.enabled=false`.
             InvalidError: a column is unknown.
         """
-        return acquire(self._link, self._info, owner, columns=columns, ttl=ttl, incarnation=incarnation)
+        named = listed(columns)
+        return self._known.read(
+            lambda info: acquire(self._link, info, owner, columns=named, ttl=ttl, incarnation=incarnation)
+        )
 
     def stage(
         self,
@@ -62,19 +67,29 @@ class TableOwners:
             SchemaMismatchError: the data does not fit; names column and row.
             UnavailableError: not now; the same call may succeed later.
         """
-        token, ident = owner_token(owner), attempt_bytes(attempt)
+        token, ident, named = owner_token(owner), attempt_bytes(attempt), listed(columns)
         if changes:
-            call = self._requests.apply_changes(data, token, ident, columns)
+            call = self._call(data, lambda made: made.apply_changes(data, token, ident, named))
         elif not self._info.keyed:
-            call = self._requests.append(data, token, ident)
+            call = self._call(data, lambda made: made.append(data, token, ident))
         else:
-            call = self._requests.upsert(data, columns, agg_mode, token, ident)
+            call = self._call(data, lambda made: made.upsert(data, named, agg_mode, token, ident))
 
         def send(writer: WriterIdentity) -> WriteResult:
             sent = replace(call, writer_id=writer.writer_id, sequence=writer.sequence)
             return self._link.retry.run(lambda: self._link.node.owners.stage(sent))
 
         return self._link.identities.lend(send)
+
+    def _call(self, data: object, make: Callable[[WriteRequests], WriteCall]) -> WriteCall:
+        """Return a write call by the handle's own columns; where the data does not fit them, by the present ones."""
+        try:
+            return make(self._requests)
+        except SchemaMismatchError:
+            fitting = self._known.fitting(lambda info: make(WriteRequests(info))) if is_kept(data) else None
+            if fitting is None:
+                raise
+            return fitting
 
     def end_attempt(self, *, owner: OwnerLike, attempt: AttemptId, rows: int | Mapping[TableBucket, int]) -> AttemptEnd:
         """End an attempt that wrote so many rows; the first to end wins, and the answer says who did.

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from penstock.errors import CorruptionError
 from penstock.model.place.bucket import BucketId
 
 MAGIC: Final = b"PNLS"
-VERSION: Final = 2
+VERSION: Final = 3
 BUCKETS_MAX: Final = 1_000_000
 _HEAD: Final = struct.Struct("<II")
 _COLUMNS: Final = 8
@@ -56,7 +56,8 @@ class Hold(NamedTuple):
 class LeaseRecord:
     """A lease. `expires_ms` is wall time, and counts only when a node starts.
 
-    `rows` has a row for each bucket: table, partition, bucket, then its `Hold`.
+    `rows` has a row for each bucket: table, partition, bucket, then its `Hold`. `schemas` has the schema of each table,
+    by id, when it was acquired; before version 3 that was not stored.
     """
 
     lease_id: str
@@ -65,6 +66,7 @@ class LeaseRecord:
     expires_ms: int
     created_ms: int
     rows: Rows = field(compare=False)
+    schemas: Mapping[int, int] = field(default_factory=dict)
 
     def holds(self) -> dict[BucketId, Hold]:
         """Return what is held, by bucket."""
@@ -80,13 +82,15 @@ def hold_rows(holds: Mapping[BucketId, Hold]) -> Rows:
 
 def encode_lease(lease: LeaseRecord) -> bytes:
     """Return the lease as it is stored."""
-    facts = {
+    facts: dict[str, Any] = {
         "lease_id": lease.lease_id,
         "owner": lease.owner,
         "duration_ms": lease.duration_ms,
         "expires_ms": lease.expires_ms,
         "created_ms": lease.created_ms,
     }
+    if lease.schemas:
+        facts["schemas"] = [[table_id, schema_id] for table_id, schema_id in sorted(lease.schemas.items())]
     head = json.dumps(facts, separators=(",", ":")).encode()
     columns = np.ascontiguousarray(lease.rows.T, "<i8")
     # Mostly zeros: a pin is its offset.
@@ -110,6 +114,7 @@ def decode_lease(data: bytes, *, name: str) -> LeaseRecord:
     try:
         head_length, count = _HEAD.unpack_from(payload)
         facts = json.loads(payload[_HEAD.size : _HEAD.size + head_length])
+        facts["schemas"] = dict(facts.get("schemas", ()))
         return LeaseRecord(**facts, rows=_decode_rows(payload[_HEAD.size + head_length :], count, columns))
     except (struct.error, zlib.error, ValueError, TypeError) as error:
         raise CorruptionError("lease does not say what a lease says", file=name) from error

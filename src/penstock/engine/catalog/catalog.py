@@ -33,6 +33,7 @@ from penstock.engine.catalog.records import (
 from penstock.engine.metadata.store import ABSENT, Check, Delete, MetadataStore, Put, Write
 from penstock.errors import (
     AlreadyExistsError,
+    ConflictError,
     DatabaseNotFoundError,
     InvalidError,
     LimitError,
@@ -41,11 +42,9 @@ from penstock.errors import (
 )
 from penstock.model.node.principal import UNNAMED
 from penstock.model.node.share import Share
-from penstock.model.schema.aggregate import CHOICES, AggFunction
+from penstock.model.schema.aggregate import AggFunction
 from penstock.model.schema.schema import Schema
-from penstock.model.table.merge_engine import MergeEngine
-from penstock.model.table.properties import change_properties
-from penstock.model.table.spec import check_properties
+from penstock.model.table.alteration import with_column, with_properties
 from penstock.model.table.table import TableInfo, TableSpec
 from penstock.model.words.names import DEFAULT_DATABASE, TablePath, check_database_name
 from penstock.model.words.near_name import did_you_mean
@@ -256,36 +255,38 @@ class Catalog:
             AlreadyExistsError: there is a column of that name.
             InvalidError: the column is not allowed, or does not go with the merge engine.
         """
-        with self._records.lock:
-            info = self.table_by_id(table_id)
-            if info.merge_engine is MergeEngine.AGGREGATE and agg is None:
-                raise InvalidError(
-                    f"a column of an aggregate table has a function; choose one of {CHOICES}", column=name
-                )
-            if info.merge_engine is not MergeEngine.AGGREGATE and agg is not None:
-                raise InvalidError("only columns of aggregate tables have a function", column=name)
-            schema = info.schema.add_column(name, type_, agg=agg, delimiter=delimiter)
-            grown = dataclasses.replace(info, schema=schema, schema_id=info.schema_id + 1)
-            added = Put(schema_key(table_id, grown.schema_id), encode(schema.to_json()), ABSENT)
-            self._records.commit([added, self._put_table(grown)])
-            self._records.schemas[table_id][grown.schema_id] = schema
-            self._records.tables[table_id] = grown
-            return grown
+        info = self.table_by_id(table_id)
+        return self.replace(info, with_column(info, name, type_, agg, delimiter=delimiter))
 
     def set_properties(self, table_id: int, properties: Mapping[str, Any]) -> TableInfo:
         """Change properties of a table; None sets one back to its default.
 
         Raises:
             TableNotFoundError: the table was dropped.
-            InvalidError: an unknown property, or a value that does not go with the table.
+            InvalidError: an unknown property, one that cannot change, or a value that does not go with the table.
         """
-        with self._records.lock:
-            info = self.table_by_id(table_id)
-            changed = dataclasses.replace(info, properties=change_properties(info.properties, properties))
-            check_properties(changed)
-            self._records.commit([self._put_table(changed)])
-            self._records.tables[table_id] = changed
-            return changed
+        info = self.table_by_id(table_id)
+        return self.replace(info, with_properties(info, properties))
+
+    def replace(self, before: TableInfo, after: TableInfo) -> TableInfo:
+        """Put an altered table in the place of what was seen before; return it.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+            ConflictError: it was altered meanwhile.
+        """
+        records, table_id = self._records, before.table_id
+        with records.lock:
+            if self.table_by_id(table_id) is not before:
+                raise ConflictError("the table was altered meanwhile; look at it and try again", table=before.path)
+            writes: list[Write] = [self._put_table(after)]
+            if after.schema_id != before.schema_id:
+                assert after.schema_id == before.schema_id + 1
+                writes.append(Put(schema_key(table_id, after.schema_id), encode(after.schema.to_json()), ABSENT))
+            records.commit(writes)
+            records.schemas[table_id][after.schema_id] = after.schema
+            records.tables[table_id] = after
+            return after
 
     def schema(self, table_id: int, schema_id: int) -> Schema:
         """Return a schema that the table has or had; also of a table that is dropping.

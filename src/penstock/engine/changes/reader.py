@@ -13,10 +13,11 @@ from penstock.engine.changes.images import ChangeImages
 from penstock.engine.changes.page import read_page
 from penstock.engine.changes.reader_pins import ReaderPins
 from penstock.engine.commit.committer import TableView
+from penstock.engine.rows.known_columns import check_there, named
 from penstock.engine.settings import PAGE_BYTES_MAX, Settings
 from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.pins import not_led
-from penstock.errors import InvalidError, OffsetOutOfRangeError
+from penstock.errors import InvalidError, OffsetOutOfRangeError, SchemaMismatchError
 from penstock.model.node.calls import ChangePage, Images, Offsets, PullChanges
 from penstock.model.node.log_state import dropped_unread
 from penstock.model.place.bucket import BucketId, TableBucket
@@ -57,11 +58,13 @@ class ChangeReader:
             PartitionNotFoundError: a partition does not exist, or was dropped with changes that were not read.
             OffsetOutOfRangeError: a position is below the base or beyond the end.
             NotLeaderError: a bucket is not led here.
+            SchemaMismatchError: a column that is read was dropped, or widened beyond the type that the reader knows.
             PenstockError: the table was dropped or closed meanwhile.
         """
         _check(call)
         schema = table.known_schema(call.schema_id)
-        images = ChangeImages(schema, Projection(schema, call.columns), before=call.images is Images.FULL)
+        projection = Projection(schema, call.columns)
+        images = ChangeImages(schema, projection, before=call.images is Images.FULL)
         positions: dict[BucketId, tuple[int, int | None]] = {}
         for name, position in call.positions.items():
             bucket = self._find(table, name, position[0]) if held is None else held[name]
@@ -81,16 +84,15 @@ class ChangeReader:
         for place, (available, bucket) in enumerate(ready):
             share = room // (len(ready) - place)
             start = positions[bucket][0]
-            page = read_page(
-                _view(table, view, bucket),
-                table.name(bucket),
-                images,
-                start=start,
-                end=start + available,
-                room=share,
-            )
+            stop, one = start + available, _view(table, view, bucket)
+            try:
+                page = read_page(one, table.name(bucket), images, start=start, end=stop, room=share)
+            except SchemaMismatchError as error:
+                raise named(error, schema) from error
             pages.append(page)
             room = max(0, room - page.batch.nbytes)
+        if call.schema_id != table.info.schema_id:
+            check_there(table.info.schema, projection.columns)
         return pages
 
     def offsets(self, table: OpenTable, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:

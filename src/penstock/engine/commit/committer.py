@@ -41,6 +41,7 @@ from penstock.engine.commit.shard_log import NotAppended, ShardLog
 from penstock.errors import BucketFailedError, InternalError, LockedError, PenstockError
 from penstock.model.node.calls import WriteCall
 from penstock.model.place.bucket import BucketId
+from penstock.model.table.table import TableInfo
 from penstock.runtime.clock import Clock
 from penstock.runtime.steady_clock import SteadyClock
 from penstock.tablet.tablet import Tablet
@@ -66,6 +67,9 @@ class WriteAdmission(Protocol):
 
     def adopt(self, tablet: Tablet) -> None:
         """Take up a bucket before it is seen."""
+
+    def check_alteration(self, before: TableInfo, after: TableInfo) -> None:
+        """Make room for an altered table, or raise why it cannot be altered now."""
 
     def applied(self, call: WriteCall, queued: QueuedWrite) -> None:
         """Take notice of a write that was made in somebody's name."""

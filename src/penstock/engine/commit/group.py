@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.catalog.terms import Terms
+from penstock.engine.commit.conforming import conformed, of_schema
 from penstock.engine.commit.expectation import Expectation, Unmet
 from penstock.engine.commit.pending_result import PendingResult
 from penstock.engine.commit.refused_calls import RefusedCalls
@@ -22,6 +23,7 @@ from penstock.errors import BucketFailedError, ConflictError, NotLeaderError
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import BatchKind
 from penstock.model.place.facts import NO_ID, BatchFacts
+from penstock.model.schema.schema import Schema
 from penstock.runtime.clock import Clock
 from penstock.tablet.merge.rule import Request
 from penstock.tablet.plan.plan import Plan
@@ -51,8 +53,9 @@ NOBODY = OwnerStamp(-1, -1)
 class QueuedWrite:
     """A routed call that waits for the committer.
 
-    `shape` is equal for calls that may be planned together; None for one that may not. `ignored` is
-    how many of its rows changed nothing, once it was planned, where that is not what its changes leave.
+    `shape` is equal for calls that may be planned together; None for one that may not. `schema_id` says by which
+    schema its rows were made, `known`; None: by the present one. `ignored` is how many of its rows changed nothing,
+    once it was planned, where that is not what its changes leave.
     """
 
     parts: Mapping[BucketId, Request]
@@ -67,6 +70,8 @@ class QueuedWrite:
     ignored: int | None = None
     stamp: OwnerStamp = NOBODY
     kind: BatchKind = BatchKind.DATA
+    schema_id: int | None = None
+    known: Schema | None = None
     late: bool = False
     """Another attempt had ended where this one would write: those rows were dropped."""
     expectation: Expectation | None = None
@@ -203,7 +208,9 @@ class WriteGroup:
             return []
         planner = self._planner(bucket)
         request = _joined([call.parts[bucket] for call in fresh])
-        request = _of_schema(_with_keys(request, tablet.schema), tablet.schema)
+        request = _with_keys(request, tablet.schema)
+        current = fresh[0].schema_id in {None, tablet.schema.schema_id}
+        request = of_schema(request, tablet.schema) if current else conformed(request, tablet.schema, fresh[0].known)
         for call in fresh:
             # What the log says was written: not a column that was added after the call was routed.
             call.columns = request.columns
@@ -286,15 +293,6 @@ def _with_keys(request: Request, schema: TabletSchema) -> Request:
     if request.keys is not None or not schema.keyed:
         return request
     return replace(request, keys=schema.encode_keys(request.rows))
-
-
-def _of_schema(request: Request, schema: TabletSchema) -> Request:
-    """Return the request for a schema that may have grown since it was routed: new columns keep their values."""
-    whole = request.columns is None and request.deletes is None and schema.keyed and not request.exact
-    if not whole or request.rows.num_columns == len(schema.user_columns):
-        return request
-    written = tuple(int(name) for name in request.rows.schema.names)
-    return replace(request, columns=tuple(column for column in written if column not in schema.key_columns))
 
 
 def _joined(requests: Sequence[Request]) -> Request:

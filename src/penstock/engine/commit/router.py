@@ -69,7 +69,7 @@ class WriteRouter:
         self._partition_ids = partition_ids
         self._turn = itertools.count()
         columns = info.schema.columns
-        self._storage = pa.schema([schema.storage.field(str(column.id)) for column in columns])
+        self._storage = pa.schema([pa.field(str(column.id), column.type) for column in columns])
         self._required = [place for place, column in enumerate(columns) if not column.nullable]
         self._whole = (schema.schema_id, None, tuple(self._storage.names))
 
@@ -93,8 +93,10 @@ class WriteRouter:
             columns=rows.columns,
             writer_id=call.writer_id,
             sequence=call.sequence,
-            shape=self._shape(rows) if alike and expected is None else None,
-            expectation=None if expected is None else self._expectation(parts),
+            shape=self._shape(rows, call.schema_id) if alike and expected is None else None,
+            expectation=None if expected is None else self._expectation(parts, known),
+            schema_id=call.schema_id,
+            known=known,
         )
 
     def _expected(self, call: WriteCall) -> tuple[WriteCall, Expected]:
@@ -109,15 +111,15 @@ class WriteRouter:
         )
         return replace(call, batch=call.batch.drop_columns([OFFSET])), expected
 
-    def _expectation(self, parts: dict[BucketId, Request]) -> Expectation:
+    def _expectation(self, parts: dict[BucketId, Request], known: Schema) -> Expectation:
         """Take the rows in partitions that do not exist out of the requests."""
         nowhere = [bucket for bucket in parts if bucket.partition_id == NO_PARTITION]
-        return Expectation(self._info.schema, tuple(parts.pop(bucket) for bucket in nowhere))
+        return Expectation(known, tuple(parts.pop(bucket) for bucket in nowhere))
 
-    def _shape(self, rows: _Rows) -> object:
-        if rows.columns is None and rows.batch.schema.equals(self._storage):
+    def _shape(self, rows: _Rows, schema_id: int) -> object:
+        if schema_id == self._schema.schema_id and rows.columns is None and rows.batch.schema.equals(self._storage):
             return (self._whole, rows.mode)
-        return (self._schema.schema_id, rows.columns, tuple(rows.batch.schema.names), rows.mode)
+        return (self._schema.schema_id, schema_id, rows.columns, tuple(rows.batch.schema.names), rows.mode)
 
     def _turn_of(self, call: WriteCall) -> int:
         """Return whose turn it is among buckets without a key; a retry finds the bucket of the first try (I-6)."""
@@ -149,25 +151,25 @@ class WriteRouter:
         batch, deletes, retracts = call.batch, None, None
         if call.operation is Operation.APPLY and self._aggregates:
             kinds, batch = change_types(batch), batch.drop_columns([CHANGE_TYPE])
-            keys = self._info.primary_key
+            keys = known.primary_key
             given = zip(batch.schema.names, batch.columns, strict=True)
             retracts = retractions(kinds, [column for name, column in given if name not in keys])
         elif call.operation is Operation.APPLY:
             batch, deletes = self._applied(batch)
         mode = call.agg_mode
-        if call.columns is None and self._fits(batch):
+        if call.columns is None and call.schema_id == self._schema.schema_id and self._fits(batch):
             # As nearly every batch comes; what follows costs a small one more than its commit.
             stored = pa.RecordBatch.from_arrays(batch.columns, schema=self._storage)
             return _Rows(stored, deletes, mode=mode, retracts=retracts)
         known = self._without_absent(batch, known)
         named = self._named(call, batch, known)
-        wanted = known.names if named is None else [*self._info.primary_key, *named]
+        wanted = known.names if named is None else [*known.primary_key, *named]
         stored = self._stored(batch, known, wanted)
         _check_not_null(stored if deletes is None else stored.filter(pa.array(~deletes)), known, wanted)
         columns: tuple[int, ...] | None = None
         if named is not None:
             columns = tuple(known.column(name).id for name in named)
-        elif len(known.columns) < len(self._info.schema.columns) and self._info.keyed:
+        elif self._info.keyed and any(known.column_by_id(c.id) is None for c in self._info.schema.columns):
             # The handle is older than a column, or left it out: the column keeps its values.
             columns = tuple(column.id for column in known.value_columns)
         return _Rows(stored, deletes, columns, mode=mode, retracts=retracts)
@@ -176,7 +178,7 @@ class WriteRouter:
         """Return what the handle knows but for columns that rows leave out, as they may if these were added later."""
         sent = set(batch.schema.names)
         kept = tuple(column for column in known.columns if column.name in sent or not self._info.was_added(column))
-        return known if len(kept) == len(known.columns) else Schema(kept, known.primary_key)
+        return known if len(kept) == len(known.columns) else Schema(kept, known.primary_key, known.ids_end)
 
     def _named(self, call: WriteCall, batch: pa.RecordBatch, known: Schema) -> list[str] | None:
         """Return the columns outside the key that a call writes; None for all that the handle knows."""
@@ -199,7 +201,7 @@ class WriteRouter:
         return self._info.merge_engine is not None and self._info.merge_engine.takes_partial
 
     def _deleted(self, call: WriteCall, known: Schema, *, expects: bool) -> _Rows:
-        keys = self._stored(call.batch, known, list(self._info.primary_key))
+        keys = self._stored(call.batch, known, list(known.primary_key))
         if self._info.options.delete_behavior is DeleteBehavior.IGNORE:
             return _Rows(keys, only_checked=True) if expects else _Rows(keys.slice(0, 0))
         if call.columns is None:
@@ -227,7 +229,7 @@ class WriteRouter:
         return batch.filter(kept), mask if mask.any() else None
 
     def _stored(self, batch: pa.RecordBatch, known: Schema, wanted: Sequence[str]) -> pa.RecordBatch:
-        """Return the wanted columns by id, in the table's own types."""
+        """Return the wanted columns by id, in the types that the writer knows."""
         names = batch.schema.names
         if len(set(names)) < len(names):
             raise SchemaMismatchError("a column is there twice", columns=names)
@@ -250,7 +252,7 @@ class WriteRouter:
                 row = pc.index(array.is_null(), True).as_py()
                 raise SchemaMismatchError("key columns are never null", column=name, row=row)
             arrays.append(array)
-            fields.append(self._schema.storage.field(str(column.id)))
+            fields.append(pa.field(str(column.id), column.type))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _fits(self, batch: pa.RecordBatch) -> bool:

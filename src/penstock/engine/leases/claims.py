@@ -32,6 +32,7 @@ class Claimed:
     holder: PinHolder = field(default_factory=lambda: PinHolder(PinKind.ACQUIRING, uuid.uuid4().hex))
     holds: dict[BucketId, Hold] = field(default_factory=dict)
     unavailable: dict[TableBucket, str] = field(default_factory=dict)
+    schemas: dict[int, int] = field(default_factory=dict)
 
 
 class LeaseClaims:
@@ -67,6 +68,8 @@ class LeaseClaims:
         except BaseException:
             self.release(claimed)
             raise
+        for table_id in {bucket.table_id for bucket in claimed.holds}:
+            claimed.schemas[table_id] = self._catalog.table_by_id(table_id, dropped=True).schema_id
         return claimed
 
     def release(self, claimed: Claimed) -> None:

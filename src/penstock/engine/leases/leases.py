@@ -83,7 +83,8 @@ class Leases:
                 before = lease.holds
                 if len(before | claimed.holds) > BUCKETS_MAX:
                     raise LimitError("a lease has fewer buckets; take several", max=BUCKETS_MAX)
-                lease = self._store.put(replace(lease, holds=before | claimed.holds))
+                held, schemas = before | claimed.holds, lease.schemas | claimed.schemas
+                lease = self._store.put(replace(lease, holds=held, schemas=schemas))
                 self._leases[lease.lease_id] = lease
                 self._move(lease, before, claimed.holds)
         finally:

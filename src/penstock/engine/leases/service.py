@@ -118,7 +118,17 @@ class LeaseService(ActsForPrincipal):
                 )
             ],
             unavailable=unavailable or {},
+            schemas=self._altered(lease) or None,
         )
+
+    def _altered(self, lease: Lease) -> dict[int, int]:
+        """Return the schemas that tables had when they were leased, of those that were altered since."""
+        held = {table_id: at for table_id, at in lease.schemas.items() if self._catalog.knows(table_id)}
+        return {
+            table_id: schema_id
+            for table_id, schema_id in held.items()
+            if self._catalog.table_by_id(table_id, dropped=True).schema_id != schema_id
+        }
 
     def _leased(self, bucket: BucketId, name: TableBucket, hold: Hold, holders: Sequence[PinHolder]) -> Snapshot:
         number = hold.snapshot_id or None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import quote
 
@@ -28,7 +28,10 @@ REMAINING_MS_MIN: Final = 60_000
 
 @dataclass(slots=True)
 class Lease:
-    """A lease in memory. `deadline_ms` is monotonic: wall time counts only across a restart."""
+    """A lease in memory. `deadline_ms` is monotonic: wall time counts only across a restart.
+
+    `schemas` has the schema of each table, by id, as it was acquired.
+    """
 
     lease_id: str
     owner: str
@@ -37,6 +40,7 @@ class Lease:
     created_ms: int
     holds: dict[BucketId, Hold]
     version: int | Absent
+    schemas: dict[int, int] = field(default_factory=dict)
 
     @property
     def holder(self) -> PinHolder:
@@ -77,6 +81,7 @@ class LeaseStore:
                 record.created_ms,
                 record.holds(),
                 entry.version,
+                dict(record.schemas),
             )
             leases.append(found)
             lease_pins.note(found.holder, found.holds)
@@ -91,6 +96,7 @@ class LeaseStore:
             expires_ms=self.expires_ms(lease),
             created_ms=lease.created_ms,
             rows=hold_rows(lease.holds),
+            schemas=lease.schemas,
         )
         stored = Put(_key(lease.lease_id), encode_lease(record), lease.version)
         return replace(lease, version=self._store.commit([stored, self._time(lease)]))

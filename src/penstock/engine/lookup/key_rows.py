@@ -12,7 +12,7 @@ from penstock.codec.keys.routing import bucket_of
 from penstock.engine.table.open_table import OpenTable
 from penstock.errors import InvalidError, PartitionNotFoundError, SchemaMismatchError, UnsupportedError
 from penstock.model.place.bucket import BucketId, TableBucket
-from penstock.model.schema.schema import Column
+from penstock.model.schema.schema import Column, Schema
 from penstock.model.table.partition import partition_codes
 
 Rows = npt.NDArray[np.int64]
@@ -20,15 +20,16 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class KeyRows:
-    """The first key columns (or all) of some rows, by name."""
+    """The first key columns (or all) of some rows, by name, and by the names that the caller knows."""
 
     table: OpenTable
     arrays: dict[str, pa.Array]
+    shown: dict[str, pa.Array]
     count: int
 
     @classmethod
-    def of(cls, table: OpenTable, batch: pa.RecordBatch) -> KeyRows:
-        """Check keys; the batch has the first key columns, in any order.
+    def of(cls, table: OpenTable, batch: pa.RecordBatch, known: Schema) -> KeyRows:
+        """Check keys; the batch has the first key columns as the caller knows them, in any order.
 
         Raises:
             UnsupportedError: the table has no key.
@@ -43,14 +44,19 @@ class KeyRows:
         except pa.ArrowException as error:
             raise InvalidError("the batch is not valid Arrow data", error=str(error)) from error
         names = batch.schema.names
-        columns = info.schema.key_columns[: len(names)]
+        columns = known.key_columns[: len(names)]
         if not columns or {column.name for column in columns} != set(names) or len(set(names)) < len(names):
             raise SchemaMismatchError(
                 "keys have the columns of the primary key, from the first on",
-                primary_key=list(info.primary_key),
+                primary_key=list(known.primary_key),
                 columns=names,
             )
-        return cls(table, {c.name: _checked(batch.column(c.name), c) for c in columns}, batch.num_rows)
+        shown = {c.name: _checked(batch.column(c.name), c) for c in columns}
+        if known is info.schema:
+            return cls(table, shown, shown, batch.num_rows)
+        # A key column may have another name by now; its place in the key is the same.
+        arrays = dict(zip(info.primary_key, shown.values(), strict=False))
+        return cls(table, arrays, shown, batch.num_rows)
 
     @property
     def complete(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
@@ -16,6 +16,7 @@ from penstock.codec.keys.keys import sort_keys
 from penstock.engine.commit.committer import TableView
 from penstock.engine.lookup.index_reads import IndexReads, read_index
 from penstock.engine.lookup.key_rows import KeyRows
+from penstock.engine.rows.known_columns import check_there, named
 from penstock.engine.rows.read_errors import reading
 from penstock.engine.table.open_table import OpenTable
 from penstock.errors import InvalidError, PenstockError, SchemaMismatchError
@@ -61,7 +62,7 @@ class LookupPlan:
         return cls(
             projection.names,
             tuple(column.name for column in values),
-            pa.schema([pa.field(str(column.id), column.type) for column in values]),
+            pa.schema([column.stored for column in values]),
             pa.schema(
                 [
                     *shown,
@@ -88,11 +89,26 @@ class LookupService:
 
     def rows(self, call: LookupCall) -> LookupResult:
         """Return one row for each key in the order asked, with `_found`."""
-        return lookup(self._tables(call.table_id), call)
+        return _as_known(self._tables(call.table_id), call, lookup)
 
     def prefix(self, call: LookupCall) -> LookupResult:
         """Return the live rows whose first key columns equal the one row of `keys`."""
-        return prefix_lookup(self._tables(call.table_id), call)
+        return _as_known(self._tables(call.table_id), call, prefix_lookup)
+
+
+def _as_known(
+    table: OpenTable, call: LookupCall, look: Callable[[OpenTable, LookupCall], LookupResult]
+) -> LookupResult:
+    """Look up by the schema that the caller knows, and tell it if that is not the present one."""
+    try:
+        found = look(table, call)
+    except SchemaMismatchError as error:
+        raise named(error, table.known_schema(call.schema_id)) from error
+    if call.schema_id == table.info.schema_id:
+        return found
+    known = table.known_schema(call.schema_id)
+    check_there(table.info.schema, Projection(known, call.columns).columns)
+    return replace(found, schema_id=table.info.schema_id)
 
 
 def lookup(table: OpenTable, call: LookupCall) -> LookupResult:
@@ -104,7 +120,7 @@ def lookup(table: OpenTable, call: LookupCall) -> LookupResult:
         InvalidError: a column is unknown.
         NotLeaderError: a bucket is not led here.
     """
-    keys = KeyRows.of(table, call.keys)
+    keys = KeyRows.of(table, call.keys, table.known_schema(call.schema_id))
     if not keys.complete:
         raise SchemaMismatchError("a key has every key column", primary_key=list(table.info.primary_key))
     plan = _plan(table, call)
@@ -120,7 +136,7 @@ def prefix_lookup(table: OpenTable, call: LookupCall) -> LookupResult:
         InvalidError: a column is unknown, or there is not one row.
         NotLeaderError: a bucket is not led here.
     """
-    keys = KeyRows.of(table, call.keys)
+    keys = KeyRows.of(table, call.keys, table.known_schema(call.schema_id))
     if call.offsets:
         raise InvalidError("a prefix lookup gives no offsets; scan the rows with a filter", table=table.info.path)
     if keys.count != 1:
@@ -147,7 +163,7 @@ def _despite_drops(resolve: Callable[[], Buckets], look: Callable[[Buckets], Loo
 
 def _look_up(table: OpenTable, keys: KeyRows, parts: Parts, plan: LookupPlan) -> LookupResult:
     view, values, offsets = (_find_one if keys.count == 1 else _find)(table, keys, parts, plan.stored)
-    arrays = keys.arrays | dict(zip(plan.value_names, values, strict=True))
+    arrays = keys.shown | dict(zip(plan.value_names, values, strict=True))
     columns = [arrays[name] for name in plan.names]
     absent = offsets == NO_OFFSET
     columns.append(pa.array(~absent, pa.bool_()))

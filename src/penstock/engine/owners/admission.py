@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.engine.commit.group import NOBODY, OwnerStamp, QueuedWrite
@@ -11,11 +12,12 @@ from penstock.engine.owners.live_owner import LiveOwner
 from penstock.engine.owners.store import OwnerStore
 from penstock.engine.owners.undo import OwnerUndo
 from penstock.engine.table.open_table import OpenTable
-from penstock.errors import FencedError, InvalidError, UnsupportedError
+from penstock.errors import FencedError, InvalidError, LockedError, UnsupportedError
 from penstock.model.node.calls import WriteCall
 from penstock.model.node.owner_token import NO_EPOCH, OwnerToken
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.facts import NO_ID
+from penstock.model.table.table import TableInfo
 from penstock.runtime.clock import Clock
 from penstock.tablet.state.owner_state import AttemptRun
 from penstock.tablet.tablet import Tablet
@@ -30,6 +32,8 @@ class OwnerAdmission:
         self._undo = undo
         self.locks = ColumnLocks(table, store, clock)
         self.counts = AttemptCounts()
+        self.find_staged: Callable[[int], LiveOwner | None] = lambda column: None
+        """Finds an owner that has rows of a column staged."""
 
     def stamp(self, call: WriteCall, queued: QueuedWrite, principal: str) -> None:
         """Say under which owner a principal makes a write."""
@@ -150,6 +154,32 @@ class OwnerAdmission:
             self._undo.adopt(owner, tablet)
             for attempt in tablet.state.owners.run(owner.record.number, owner.record.fence).opened:
                 self.counts.doubt(attempt)
+
+    def check_alteration(self, before: TableInfo, after: TableInfo) -> None:
+        """Undo what expired owners left in columns that go or change their type; refuse what owners need.
+
+        Raises:
+            LockedError: an owner holds such a column, or any while locks are turned on or off.
+        """
+        changed = tuple(
+            column.id
+            for column in before.schema.columns
+            if (now := after.schema.column_by_id(column.id)) is None or now.type != column.type
+        )
+        expired = [owner for column in changed for owner in self.locks.check_column(column)]
+        for column in changed:
+            staged = self.find_staged(column)
+            if staged is not None:
+                raise LockedError(
+                    "rows of the column are staged; commit their epoch, or drop_owner theirs",
+                    holder=staged.record.owner,
+                    column=self.locks.names((column,)),
+                )
+        for owner in expired:
+            self._undo.undo(owner)
+        locks = [(info.options.column_lock_enabled, info.options.owners_allowed) for info in (before, after)]
+        if locks[0] != locks[1]:
+            self.locks.check_unused()
 
     def check_write(self, stamp: OwnerStamp) -> LiveOwner:
         """Return the owner that may write under a stamp.

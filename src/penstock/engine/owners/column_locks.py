@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.commit.conforming import conformed
 from penstock.engine.commit.group import NOBODY, QueuedWrite, WriteGroup
 from penstock.engine.owners.live_owner import Columns, LiveOwner, outside
 from penstock.engine.owners.store import OwnerStore
@@ -60,7 +61,9 @@ class ColumnLocks:
             self.check_undoable(write, owner)
         elif owner is not None:
             assert columns is not None, "there is at least this owner"
-            missing = outside(columns, owner.record.columns)
+            there = tuple(c for c in columns if self._table.info.schema.column_by_id(c) is not None)
+            # One that was dropped is told when the write is planned.
+            missing = outside(there, owner.record.columns)
             if missing:
                 raise InvalidError(
                     "the write names columns that the owner does not hold; acquire them, or pass columns=[...]",
@@ -97,6 +100,31 @@ class ColumnLocks:
         self._check_others(EVERY_COLUMN, besides)
         return self._expired(EVERY_COLUMN, besides)
 
+    def check_column(self, column: int) -> list[LiveOwner]:
+        """Return the expired owners with uncommitted changes in a column; refuse while one holds it.
+
+        Raises:
+            LockedError: an owner does, whether locks are on or not.
+        """
+        now_ms, expired = self._clock.monotonic_ms(), []
+        for other in self._store.holding((column,)):
+            if other.holds(now_ms):
+                raise self.refusal(other)
+            if other.pending:
+                expired.append(other)
+        return expired
+
+    def check_unused(self) -> None:
+        """Refuse to turn locks on or off under owners.
+
+        Raises:
+            LockedError: there is an owner that holds columns, or has something uncommitted.
+        """
+        now_ms = self._clock.monotonic_ms()
+        for other in self._store:
+            if other.holds(now_ms) or other.pending or other.record.opened is not None:
+                raise self.refusal(other)
+
     def leftovers(self, write: QueuedWrite) -> list[LiveOwner]:
         """Return the expired owners whose uncommitted changes a write would meet."""
         return self._expired(_written(write), write.stamp.owner) if self.enabled else []
@@ -123,6 +151,8 @@ class ColumnLocks:
             if write.writer_id != NO_ID and tablet.state.writers.find(write.writer_id, write.sequence) is not None:
                 continue  # made before: this is its retry
             keyed = replace(request, keys=tablet.schema.encode_keys(request.rows))
+            if write.schema_id is not None:
+                keyed = conformed(keyed, tablet.schema, write.known)
             if _has_deletes(tablet.planner().plan(keyed).batch) or self._may_go(write, tablet, keyed):
                 return True
         return False

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from penstock.engine.commit.conforming import conformed
 from penstock.engine.commit.group import OwnerStamp, QueuedWrite, WriteGroup
 from penstock.engine.owners.admission import OwnerAdmission
 from penstock.engine.owners.attempts import Attempts
@@ -32,6 +33,7 @@ from penstock.model.table.partition import partition_codes, partition_columns
 from penstock.runtime.disk import Disk
 from penstock.tablet.merge.required_columns import required_columns
 from penstock.tablet.merge.rule import Request
+from penstock.tablet.schema import TabletSchema
 
 TOGETHER_BYTES_MAX = 64 << 20
 """Up to here the rows of all buckets become visible at once; beyond, as many buckets at a time as have no more.
@@ -62,6 +64,7 @@ class StagedCommit:
         self._undo = undo
         self._guard = guard
         self._rows = StagedRows(disk, table.info.table_id)
+        guard.find_staged = self._find_staged
 
     def stage(self, call: WriteCall) -> WriteResult:
         """Make rows durable that wait for their epoch's commit.
@@ -86,8 +89,10 @@ class StagedCommit:
                 call.sequence,
                 call.batch.num_rows,
             )
-            self._store(file, queued.parts)
-            self._table.committer.run(lambda: self._keep(stamp, file))
+            schema = self._table.schema
+            parts = {bucket: conformed(part, schema, queued.known) for bucket, part in queued.parts.items()}
+            self._store(file, parts)
+            self._table.committer.run(lambda: self._keep(stamp, file, schema))
         return WriteResult(call.batch.num_rows, 0, 0)
 
     def rows(self, owner: int, epoch: int) -> Mapping[bytes, int]:
@@ -252,13 +257,22 @@ class StagedCommit:
 
         self._table.committer.run(step)
 
-    def _keep(self, stamp: OwnerStamp, file: StagedFile) -> None:
+    def _keep(self, stamp: OwnerStamp, file: StagedFile, schema: TabletSchema) -> None:
         try:
             self._guard.check_write(stamp)
-        except ConflictError:
+            if self._table.schema.schema_id != schema.schema_id:
+                raise UnavailableError("the table was altered while its rows were staged; stage them again")
+        except (ConflictError, UnavailableError):
             self._rows.remove([file])
             raise
         self._rows.keep(file)
+
+    def _find_staged(self, column: int) -> LiveOwner | None:
+        """Return an owner that has rows of a column staged, None if there is none. Committer only."""
+        for owner in self._owners:
+            if any(column in self._rows.columns(file) for file in self._rows.of(owner.record.number)):
+                return owner
+        return None
 
     def _known(self, stamp: OwnerStamp, call: WriteCall) -> StagedFile | None:
         if call.writer_id == NO_ID:

@@ -141,6 +141,20 @@ class StagedRows:
                 self._partitions[file.name] = found
         return found
 
+    def columns(self, file: StagedFile) -> frozenset[int]:
+        """Return the ids of the columns that a call has rows of.
+
+        Raises:
+            CorruptionError: the file is gone or damaged.
+        """
+        path = self._path(file)
+        parts = _open(self._load(path), self._table_id, path).values()
+        try:
+            names = {name for part in parts for name in pa.ipc.open_stream(part.rows).schema.names}
+        except pa.ArrowException as error:
+            raise _damaged(path) from error
+        return frozenset(int(name) for name in names - {_DELETES, _RETRACTS}).union(*(p.columns or () for p in parts))
+
     def sizes(self, file: StagedFile) -> dict[BucketId, int]:
         """Return how many bytes a call has for each bucket, after checking all of them.
 

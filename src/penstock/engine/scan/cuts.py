@@ -85,7 +85,7 @@ class Cuts:
             names = _all_of(table, as_of)
         else:
             names = {_find(table, bucket, as_of): bucket for bucket in buckets}
-        cut_id = uuid.uuid4().hex
+        cut_id, schema_id = uuid.uuid4().hex, table.info.schema_id
         holder = _holder(cut_id)
         offsets = _present(table, names, holder) if as_of is None else _given(table, names, as_of, holder)
         tablets = {bucket: tablet for bucket in offsets if (tablet := table.committer.tablets.get(bucket)) is not None}
@@ -93,7 +93,7 @@ class Cuts:
             ids = {name: bucket for bucket, name in names.items()}
             self._cuts[cut_id] = _OpenCut(table, offsets, tablets, ids, self._clock.monotonic_ms(), principal)
             self._callers[principal] += 1
-        return Cut(cut_id, {names[bucket]: offset for bucket, offset in offsets.items()}, births)
+        return Cut(cut_id, {names[bucket]: offset for bucket, offset in offsets.items()}, births, schema_id)
 
     def find(self, cut_id: str, name: TableBucket) -> BucketId | None:
         """Return the bucket that a name stood for when the cut was opened; None if the cut does not know it."""

@@ -13,7 +13,7 @@ from penstock.model.filter.filter import Filter
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.system_columns import OFFSET_COLUMN
 from penstock.model.schema.projection import Projection
-from penstock.model.schema.schema import Schema
+from penstock.model.schema.schema import Column, Schema
 
 
 class ScannedRows(NamedTuple):
@@ -36,7 +36,7 @@ class ScannedRows(NamedTuple):
         projection = Projection(schema, columns)
         chosen = Filter.from_bytes(filter_bytes, schema)
         tested = [schema.column(name) for name in chosen.columns]
-        return cls(projection, chosen, projection.stored_with(pa.field(str(c.id), c.type) for c in tested))
+        return cls(projection, chosen, projection.stored_with(c.stored for c in tested))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ class ScanPlan:
     end: int | None = None
     database: str | None = None
     offsets: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return every column that is read, also for the filter alone."""
+        return self.projection.columns + self.filter.bound_columns
 
     @property
     def shown(self) -> pa.Schema:

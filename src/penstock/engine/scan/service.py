@@ -158,6 +158,8 @@ class ScanService(ActsForPrincipal):
         try:
             session = self._begin(table, plan, call, scanner_id)
             page = session.page(0)
+            if table.info.schema_id != call.schema_id:
+                page = replace(page, schema_id=table.info.schema_id)
             if not page.has_more and not page.rows:
                 return replace(page, scanner_id=None)
             if call.pin and page.has_more:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
+from penstock.engine.rows.known_columns import check_there, named
 from penstock.engine.scan.page_reader import PageReader, PageRows, PageSpan
 from penstock.engine.scan.plan import ScanPlan
 from penstock.engine.scan.read_ahead import Place, WaitingPage
 from penstock.engine.table.open_table import OpenTable
-from penstock.errors import InvalidScanRequestError, UnknownOrExpiredScannerError
+from penstock.errors import InvalidScanRequestError, SchemaMismatchError, UnknownOrExpiredScannerError
 from penstock.model.node.calls import Page, ScannerInfo
 from penstock.model.place.bucket import TableBucket
 from penstock.runtime.clock import Clock
@@ -66,7 +67,14 @@ class ScanSession:
         Raises:
             InvalidScanRequestError: the number is neither the next nor the latest.
             UnknownOrExpiredScannerError: the session is drained, and this is not its last page.
+            SchemaMismatchError: a column that it reads was dropped, or widened beyond the type that it began with.
         """
+        try:
+            return self._page(call_seq_id)
+        except SchemaMismatchError as error:
+            raise named(error, self.table.known_schema(self.plan.schema_id)) from error
+
+    def _page(self, call_seq_id: int) -> Page:
         if call_seq_id == self.latest and self.span is not None:
             return self._shown(self.span, self._again(self.span))
         if self.reader is None:
@@ -125,6 +133,9 @@ class ScanSession:
         return PageReader(view, self.plan, span.read_from, self.clock).again(span)
 
     def _shown(self, span: PageSpan, rows: PageRows) -> Page:
+        present = self.table.info
+        if present.schema_id != self.plan.schema_id:
+            check_there(present.schema, self.plan.columns)
         page = Page(
             scanner_id=self.scanner_id,
             log_offset=self.plan.log_offset,

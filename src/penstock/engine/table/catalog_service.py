@@ -12,10 +12,19 @@ import pyarrow as pa
 from penstock.engine.catalog.catalog import Catalog
 from penstock.engine.catalog.identity import Identity
 from penstock.engine.home.node_state import NodeState
+from penstock.engine.table.alteration import Change, alter_table
 from penstock.engine.table.open_tables import OpenTables
 from penstock.model.node.principal import ActsForPrincipal
 from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.model.schema.aggregate import AggFunction
+from penstock.model.table.alteration import (
+    as_of,
+    with_column,
+    with_properties,
+    with_renamed,
+    with_widened,
+    without_column,
+)
 from penstock.model.table.table import TableInfo, TableSpec
 from penstock.tablet.merge.factory import merge_rule
 
@@ -81,13 +90,43 @@ class CatalogService(ActsForPrincipal):
         if info is not None:
             self._drop(info)
 
-    def add_column(self, table_id: int, name: str, type: pa.DataType, agg: AggFunction | None = None) -> TableInfo:
-        """Add a nullable column; rows written before read null."""
+    def table_as_of(self, table_id: int, schema_id: int) -> TableInfo:
+        """Return the table of that id under one of its schemas."""
+        info = self.table_by_id(table_id)
+        return (
+            info if schema_id == info.schema_id else as_of(info, self._catalog.schema(table_id, schema_id), schema_id)
+        )
+
+    def add_column(
+        self,
+        table_id: int,
+        name: str,
+        type: pa.DataType,
+        agg: AggFunction | None = None,
+        default: pa.Scalar | None = None,
+    ) -> TableInfo:
+        """Add a nullable column; rows written before have its default, or null."""
+        return self._alter(table_id, lambda info: with_column(info, name, type, agg, default=default))
+
+    def rename_column(self, table_id: int, old: str, new: str) -> TableInfo:
+        """Give a column another name."""
+        return self._alter(table_id, lambda info: with_renamed(info, old, new))
+
+    def drop_column(self, table_id: int, name: str) -> TableInfo:
+        """Drop a column with its values."""
+        return self._alter(table_id, lambda info: without_column(info, name))
+
+    def widen_column(self, table_id: int, name: str, type: pa.DataType) -> TableInfo:
+        """Give a column a type that holds every value of its own."""
+        return self._alter(table_id, lambda info: with_widened(info, name, type))
+
+    def set_properties(self, table_id: int, properties: Mapping[str, str | None]) -> TableInfo:
+        """Change properties; None sets one back to its default."""
+        return self._alter(table_id, lambda info: with_properties(info, properties))
+
+    def _alter(self, table_id: int, change: Change) -> TableInfo:
         self._state.check()
-        table = self._tables.get(table_id)
-        info = self._catalog.add_column(table_id, name, type, agg)
-        table.set_info(info)
-        return info
+        return alter_table(self._tables.get(table_id), self._catalog, change)
 
     def list_partitions(self, table_id: int) -> list[str]:
         """Return the partition names of a table, sorted."""

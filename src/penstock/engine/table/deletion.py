@@ -19,20 +19,21 @@ from penstock.tablet.view.view import TabletView
 
 
 def delete_matching(
-    table: OpenTable, filter: Filter | None, writer_id: bytes = NO_ID, sequence: int = -1
+    table: OpenTable, condition: bytes | None, writer_id: bytes = NO_ID, sequence: int = -1
 ) -> WriteResult:
-    """Delete the rows that a filter keeps, or all rows; `ignore` tables count them and keep them.
+    """Delete the rows that a serialised filter keeps, or all rows; `ignore` tables count them and keep them.
 
     Raises:
         UnsupportedError: a log table has no deletes.
         DeleteDisabledError: the table's deletes are disabled.
+        InvalidError: the bytes are no filter on the table's columns.
     """
     if not table.info.keyed:
         raise UnsupportedError("a log table takes no deletes", table=table.info.path)
     behavior = table.info.options.delete_behavior
     if behavior is DeleteBehavior.DISABLE:
         raise DeleteDisabledError("deletes are disabled on this table by its delete.behavior", table=table.info.path)
-    ignored = filter is not None and behavior is DeleteBehavior.IGNORE
+    ignored = condition is not None and behavior is DeleteBehavior.IGNORE
     names: dict[BucketId, TableBucket] = {}
 
     def find() -> QueuedWrite:
@@ -42,6 +43,8 @@ def delete_matching(
             names.update((bucket, table.name(bucket)) for bucket in before)
             rows = sum(end - start for start, end in before.values())
             return QueuedWrite({}, rows, 0, writer_id=writer_id, sequence=sequence, ranges=before)
+        # Here and not before: the columns that it names may be altered until then.
+        filter = None if condition is None else Filter.from_bytes(condition, table.info.schema)
         parts = deletes_of(table, filter)
         # Before they are deleted: a partition may be dropped as soon as they are.
         names.update((bucket, table.name(bucket)) for bucket in parts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from penstock.engine.catalog.catalog import Catalog
 from penstock.engine.catalog.terms import Terms
@@ -40,6 +41,7 @@ from penstock.tablet.schema import TabletSchema
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.view.view import TabletView
 
+T = TypeVar("T")
 OpenTablets = Callable[[Mapping[BucketId, int], TabletSchema, MergeRule], dict[BucketId, Tablet]]
 """Open buckets whose logs begin at these offsets."""
 
@@ -204,20 +206,25 @@ class OpenTable:
             return self.info.schema
         return self._catalog.schema(self.info.table_id, schema_id)
 
+    def exclusively(self, step: Callable[[], T]) -> T:
+        """Run a step in the committer while no bucket comes or goes."""
+        with self._lock:
+            return self.committer.run(step)
+
     def set_info(self, info: TableInfo) -> None:
         """Take up a new schema or new properties."""
+        self.exclusively(lambda: self.take_info(info))
+
+    def take_info(self, info: TableInfo) -> None:
+        """Go by a new schema or new properties from now on. Committer only."""
         schema, rule = tablet_schema(info), merge_rule(info)
-
-        def change() -> None:
-            for tablet in self.committer.tablets.values():
-                tablet.rule = rule
-                if tablet.schema.schema_id != schema.schema_id and tablet.standing.takes_writes:
-                    tablet.set_schema(schema, rule)
-
-        with self._lock:
-            self.committer.run(change)
-            self.info, self.schema = info, schema
-            self._router = WriteRouter(info, schema, self._ensure_partitions)
+        # Readers look at a view first and at this then: no view lacks a column that is still shown to them.
+        self.info, self.schema = info, schema
+        self._router = WriteRouter(info, schema, self._ensure_partitions)
+        for tablet in self.committer.tablets.values():
+            tablet.rule = rule
+            if tablet.schema.schema_id != schema.schema_id and tablet.standing.takes_writes:
+                tablet.set_schema(schema, rule)
 
     def create_partition(self, values: Mapping[str, object], *, if_not_exists: bool = False) -> PartitionInfo:
         """Create a partition and open its buckets.

@@ -10,7 +10,6 @@ from penstock.engine.settings import Settings
 from penstock.engine.table.bucket_names import naming
 from penstock.engine.table.deletion import delete_matching
 from penstock.engine.table.open_table import OpenTable
-from penstock.model.filter.filter import Filter
 from penstock.model.node.calls import TableStats, WriteCall, WriteResult
 from penstock.model.node.principal import ActsForPrincipal
 from penstock.tablet.tablet import Tablet
@@ -74,7 +73,7 @@ class TableService(ActsForPrincipal):
     def delete_where(self, table_id: int, filter: bytes, writer_id: bytes, sequence: int) -> WriteResult:
         """Delete the rows that match a serialised filter, as of one cut."""
         table = self._tables(table_id)
-        return delete_matching(table, Filter.from_bytes(filter, table.info.schema), writer_id, sequence)
+        return delete_matching(table, filter, writer_id, sequence)
 
     def truncate(self, table_id: int) -> WriteResult:
         """Delete all rows, in the changelog; of a log table all that is there."""

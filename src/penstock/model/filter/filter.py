@@ -14,7 +14,8 @@ from penstock.model.filter.binding import Arrays, Binding, Truth
 from penstock.model.filter.expression import read_expression
 from penstock.model.filter.grammar import FILTER_LENGTH_MAX, parse_filter
 from penstock.model.filter.predicate import Predicate, comparisons, format_predicate
-from penstock.model.schema.schema import Schema
+from penstock.model.schema.schema import Column, Schema
+from penstock.model.schema.stored_field import absent_values
 
 col: Final = pc.field
 """A column in a filter: `col("amount") > 10`. It is pyarrow's own."""
@@ -48,9 +49,14 @@ class Filter:
         return self._columns
 
     @property
+    def bound_columns(self) -> tuple[Column, ...]:
+        """Return the columns that the filter needs."""
+        return tuple(self._schema.column(name) for name in self._columns)
+
+    @property
     def column_ids(self) -> tuple[int, ...]:
         """Return the ids of the columns that the filter needs."""
-        return tuple(self._schema.column(name).id for name in self._columns)
+        return tuple(column.id for column in self.bound_columns)
 
     @property
     def rows_at_once(self) -> int:
@@ -70,13 +76,13 @@ class Filter:
     def mask_stored(self, batch: pa.RecordBatch) -> Mask:
         """Return which rows of a stored batch, with columns under their ids, are in.
 
-        A column that the batch is too old to have is null.
+        A column that the batch is too old to have is as its default.
         """
         arrays = {}
         for name in self._columns:
             column = self._schema.column(name)
             index = batch.schema.get_field_index(str(column.id))
-            arrays[name] = pa.nulls(batch.num_rows, column.type) if index < 0 else batch.column(index)
+            arrays[name] = absent_values(column.stored, batch.num_rows) if index < 0 else batch.column(index)
         return self._run(arrays, batch.num_rows)
 
     def also(self, other: Filter) -> Filter:

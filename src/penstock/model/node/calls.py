@@ -107,6 +107,8 @@ class Cut:
     cut_id: str
     offsets: Mapping[TableBucket, int]
     births: int | None = None
+    schema_id: int = 0
+    """The table's schema when the cut was taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,8 @@ class Page:
     resume_token: bytes
     cut_id: str | None = None
     inner_ends: tuple[int, ...] = ()
+    schema_id: int | None = None
+    """Of a first page the table's schema, where it is not the one that the caller knows."""
 
     @property
     def batch(self) -> pa.RecordBatch:
@@ -237,10 +241,11 @@ class LookupCall:
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """Rows found, and the cut that they reflect."""
+    """Rows found, and the cut that they reflect; the table's schema, where it is not the one that the caller knows."""
 
     batch: pa.RecordBatch
     offsets: Mapping[TableBucket, int]
+    schema_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

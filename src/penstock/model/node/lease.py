@@ -81,7 +81,11 @@ class LeaseTime:
 
 @dataclass(frozen=True, slots=True)
 class LeaseInfo(HtmlFields):
-    """A lease. `unavailable` says, in the answer to an acquire, what could not be had, and why."""
+    """A lease. `unavailable` says, in the answer to an acquire, what could not be had, and why.
+
+    `schemas` has the schema, by table id, that a table had then and has no more: readers under the lease keep its
+    columns.
+    """
 
     lease_id: str
     owner: str
@@ -89,6 +93,7 @@ class LeaseInfo(HtmlFields):
     expires_ms: int
     leased: Sequence[Leased]
     unavailable: Mapping[TableBucket, str] = field(default_factory=dict)
+    schemas: Mapping[int, int] | None = None
 
     @property
     def expires_at(self) -> datetime:

@@ -1,7 +1,7 @@
 """A projection: the columns that a reader asks for, as stored and as shown.
 
-Stored columns are named by id, so a reader's schema decides what it sees: a column added since is
-not there for it, and rows that are older than a column read null.
+Stored columns are named by id, so a reader's schema decides what it sees: a column added since is not there for
+it, one renamed since has its name of then, and rows that are older than a column read its default.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Projection:
         if len(set(self.names)) < len(self.names):
             raise InvalidError("a column is named twice", columns=list(self.names))
         self.columns = tuple(schema.column(name) for name in self.names)
-        self.stored = pa.schema([pa.field(str(column.id), column.type) for column in self.columns])
+        self.stored = pa.schema([column.stored for column in self.columns])
         self.shown = pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in self.columns])
 
     @property

@@ -1,13 +1,13 @@
 """A schema: the columns of a table, and which of them are its key. Immutable.
 
 Columns have ids that are never used again; batches store columns under their id, so old batches are
-read with nulls for columns added since. Key columns are never null.
+read with the default, or nulls, for columns added since. Key columns are never null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from penstock.errors import AlreadyExistsError, InvalidError, LimitError
 from penstock.model.place.change import SYSTEM_FIELDS
 from penstock.model.schema.aggregate import DEFAULT_DELIMITER, DELIMITER, AggFunction, check_takes
 from penstock.model.schema.inner_nulls import forbids_inner_nulls
+from penstock.model.schema.stored_field import DEFAULT_BYTES_MAX, decode_default, encode_default, stored_field
 from penstock.model.schema.type_words import format_type, parse_type
 from penstock.model.schema.types import check_key_type
 from penstock.model.words.names import check_column_name, fold
@@ -28,7 +29,11 @@ DELIMITER_LENGTH_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its id, what it is called, what it holds, how it is folded on aggregating tables."""
+    """One column: its id, what it is called, what it holds, how it is folded on aggregating tables.
+
+    `default` is what rows have that lack the column; None: null. `first_name` is what a renamed column was called
+    first: partitions are named by it for ever.
+    """
 
     id: int
     name: str
@@ -36,6 +41,18 @@ class Column:
     nullable: bool = True
     agg: AggFunction | None = None
     agg_params: Mapping[str, str] = field(default_factory=dict, hash=False)
+    default: pa.Scalar | None = field(default=None, hash=False)
+    first_name: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Return what names of partitions call the column, whatever it is called since."""
+        return self.first_name or self.name
+
+    @property
+    def stored(self) -> pa.Field:
+        """Return the column as files have it."""
+        return stored_field(self.id, self.type, self.default)
 
     def to_json(self) -> dict[str, Any]:
         """Return the column as JSON values."""
@@ -46,27 +63,41 @@ class Column:
             stored["agg"] = self.agg.value
         if self.agg_params:
             stored["agg_params"] = dict(self.agg_params)
+        if self.default is not None:
+            stored["default"] = encode_default(self.default).decode()
+        if self.first_name is not None:
+            stored["first_name"] = self.first_name
         return stored
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Column:
         """Return the column that JSON values describe."""
+        kind = parse_type(stored["type"], stored["name"])
+        default = decode_default(stored["default"].encode()) if "default" in stored else None
+        if default is not None and default.type != kind:
+            raise InvalidError("a column's default is of another type", column=stored["name"], type=str(default.type))
         return cls(
             id=stored["id"],
             name=stored["name"],
-            type=parse_type(stored["type"], stored["name"]),
+            type=kind,
             nullable=stored.get("nullable", True),
             agg=AggFunction.parse(stored["agg"]) if "agg" in stored else None,
             agg_params=stored.get("agg_params", {}),
+            default=default,
+            first_name=stored.get("first_name"),
         )
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table and its primary key (empty: an append-only log table)."""
+    """The columns of a table and its primary key (empty: an append-only log table).
+
+    Ids below `ids_given` were given to columns before, also to some that were dropped.
+    """
 
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
+    ids_given: int = 0
 
     @staticmethod
     def builder() -> SchemaBuilder:
@@ -92,8 +123,8 @@ class Schema:
 
     @property
     def ids_end(self) -> int:
-        """Return the number above the ids of all columns."""
-        return 1 + max(column.id for column in self.columns)
+        """Return the number above the ids of all columns that there are or were."""
+        return max(self.ids_given, 1 + max(column.id for column in self.columns))
 
     @property
     def keyed(self) -> bool:
@@ -130,7 +161,7 @@ class Schema:
 
         The system fields follow on keyed tables; a stored row of a log table is its columns alone.
         """
-        fields = [pa.field(str(column.id), column.type) for column in self.columns]
+        fields = [column.stored for column in self.columns]
         return pa.schema([*fields, *SYSTEM_FIELDS] if self.keyed else fields)
 
     @cached_property
@@ -181,6 +212,7 @@ class Schema:
         *,
         agg: AggFunction | str | None = None,
         delimiter: str | None = None,
+        default: pa.Scalar | None = None,
     ) -> Schema:
         """Return the schema with one more column, which is nullable.
 
@@ -192,20 +224,20 @@ class Schema:
             raise AlreadyExistsError(
                 "there is a column of that name (case does not tell them apart); choose another", column=twin.name
             )
-        return checked(
-            Schema(
-                (*self.columns, make_column(self.ids_end, name, type_, agg=agg, delimiter=delimiter)), self.primary_key
-            )
-        )
+        column = make_column(self.ids_end, name, type_, agg=agg, delimiter=delimiter)
+        column = replace(column, default=check_default(column, default))
+        return checked(Schema((*self.columns, column), self.primary_key))
 
     def to_json(self) -> dict[str, Any]:
         """Return the schema as JSON values."""
-        return {"columns": [column.to_json() for column in self.columns], "primary_key": list(self.primary_key)}
+        stored = {"columns": [column.to_json() for column in self.columns], "primary_key": list(self.primary_key)}
+        return stored | ({"ids_given": self.ids_given} if self.ids_given else {})
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Schema:
         """Return the schema that JSON values describe."""
-        return cls(tuple(Column.from_json(column) for column in stored["columns"]), tuple(stored["primary_key"]))
+        columns = tuple(Column.from_json(column) for column in stored["columns"])
+        return cls(columns, tuple(stored["primary_key"]), stored.get("ids_given", 0))
 
     def __str__(self) -> str:
         lines = [
@@ -306,7 +338,25 @@ def make_column(
 
 def require(column: Column) -> Column:
     """Return the column, never null."""
-    return Column(column.id, column.name, column.type, False, column.agg, column.agg_params)
+    return replace(column, nullable=False)
+
+
+def check_default(column: Column, default: pa.Scalar | None) -> pa.Scalar | None:
+    """Return the default of a column, None for null.
+
+    Raises:
+        InvalidError: a column that is folded has none, or it is of another type.
+        LimitError: it is too large.
+    """
+    if default is None or not default.is_valid:
+        return None
+    if column.agg is not None:
+        raise InvalidError("a column of an aggregate table has no default; leave it out", column=column.name)
+    if default.type != column.type:
+        raise InvalidError("the default is of another type", column=column.name, type=str(default.type))
+    if len(encode_default(default)) > DEFAULT_BYTES_MAX:
+        raise LimitError(f"a default has at most {DEFAULT_BYTES_MAX} bytes", column=column.name)
+    return default
 
 
 def checked(schema: Schema) -> Schema:

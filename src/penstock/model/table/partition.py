@@ -1,6 +1,7 @@
 """Partitions by column values, and their names: `day=2024-01-01/city=Ulm`.
 
-Values are percent-escaped, so that a name is one plain word and reads back as the same values.
+Values are percent-escaped, so that a name is one plain word and reads back as the same values. A column that was
+renamed stands in names as it was called first, so no partition changes its name.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def parse_partition_name(columns: Sequence[Column], name: str) -> dict[str, Any]
         raise InvalidError("the name does not fit the partition columns", partition=ascii(name))
     values = {}
     for column, part in zip(columns, parts, strict=True):
-        prefix = f"{quote(column.name, safe='')}="
+        prefix = f"{quote(column.label, safe='')}="
         if not part.startswith(prefix):
             raise InvalidError("the name does not fit the partition columns", partition=ascii(name), column=column.name)
         values[column.name] = _read_value(column, part[len(prefix) :])
@@ -135,7 +136,7 @@ def _encode(column: Column, array: pa.Array) -> tuple[npt.NDArray[np.int64], lis
             "a partition column is null", column=column.name, row=pc.index(array.is_null(), True).as_py()
         )
     encoded = array.dictionary_encode()
-    prefix = f"{quote(column.name, safe='')}="
+    prefix = f"{quote(column.label, safe='')}="
     try:
         values = encoded.dictionary.to_pylist()
     except (ValueError, OverflowError) as cause:

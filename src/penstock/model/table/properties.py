@@ -13,6 +13,8 @@ from penstock.model.table.merge_engine import DeleteBehavior
 from penstock.model.words.near_name import did_you_mean
 from penstock.model.words.quantity import format_bytes, format_duration_ms, parse_bytes, parse_duration_ms
 
+DELETE_AT_ZERO: Final = "aggregate.delete-at-zero"
+COLUMN_LOCK: Final = "column-lock.enabled"
 NONE: Final = "none"
 AUTO: Final = "auto"
 RETENTION_BYTES_MIN: Final = 1 << 30
@@ -29,12 +31,13 @@ class Retract(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property: its name, its default in words, how its value is read."""
+    """One property: its name, its default in words, how its value is read; why it cannot change later, if it cannot."""
 
     name: str
     default: str
     read: Callable[[Any], str]
     meaning: str
+    fixed: str | None = None
 
 
 def _read_flag(value: Any) -> str:
@@ -103,12 +106,18 @@ PROPERTIES: Final = {
         Property("log.retention-bytes", AUTO, _read_bytes_or_none, "how large a bucket's log may be: 4x live, 1GB"),
         Property("kv.snapshot.interval", "server", _read_duration, "how often a snapshot is taken"),
         Property("kv.snapshot.num-retained", "server", _read_count(1, 1000), "how many snapshots are kept"),
-        Property("column-lock.enabled", AUTO, _read_flag_or_auto, "whether owners lock columns: auto for aggregate"),
+        Property(COLUMN_LOCK, AUTO, _read_flag_or_auto, "whether owners lock columns: auto for aggregate"),
         Property("partition.auto-create", "true", _read_flag, "whether a write makes the partitions it needs"),
         Property("partition.retention", NONE, _read_duration_or_none, "when a partition is dropped"),
         Property("partition.max", "1000", _read_count(1, 100_000), "how many partitions there may be"),
         Property("aggregate.retract", "error", _read_choice(Retract), "what a retraction no function takes does"),
-        Property("aggregate.delete-at-zero", NONE, _read_column, "the count column at whose zero a row goes"),
+        Property(
+            DELETE_AT_ZERO,
+            NONE,
+            _read_column,
+            "the count column at whose zero a row goes",
+            fixed="it decides which rows there are, and those that there are were folded without it",
+        ),
         Property("aggregate.max-value-bytes", "1MB", _read_bytes, "how large a listagg, array or bitmap may grow"),
     )
 }
@@ -122,35 +131,40 @@ def _find(name: str) -> Property:
     return known
 
 
-def normalise_properties(given: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the properties with their values checked and written one way.
+def check_values(given: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the properties as they were given, their values checked; what is no text is written as one.
 
     Raises:
         InvalidError: an unknown property (the message lists the known ones), or a wrong value.
     """
     if not isinstance(given, Mapping | None):
         raise InvalidError("properties are a dict of names and values", found=type(given).__name__)
-    normalised = {}
+    checked = {}
     for name, value in (given or {}).items():
         known = _find(name)
         plain = format_duration_ms(parse_duration_ms(value)) if isinstance(value, timedelta) else value
         try:
-            normalised[name] = known.read(NONE if plain is None else plain)
+            read = known.read(NONE if plain is None else plain)
         except InvalidError as wrong:
             raise InvalidError(wrong.message, property=name, value=repr(value)) from wrong
-    return normalised
+        checked[name] = str(plain) if isinstance(plain, str) else read
+    return checked
 
 
 def change_properties(current: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
     """Return the properties with some changed; None sets one back to its default.
 
     Raises:
-        InvalidError: an unknown property, or a wrong value.
+        InvalidError: an unknown property, one that cannot change, or a wrong value.
     """
-    given = normalise_properties({name: value for name, value in changes.items() if value is not None})
+    if not isinstance(changes, Mapping):
+        raise InvalidError("properties are a dict of names and values", found=type(changes).__name__)
+    given = check_values({name: value for name, value in changes.items() if value is not None})
     kept = {name: value for name, value in current.items() if name not in changes}
     for name in changes:
-        _find(name)
+        known = _find(name)
+        if known.fixed is not None and given.get(name) != current.get(name):
+            raise InvalidError(f"the property cannot change later: {known.fixed}; create another table", property=name)
     return kept | given
 
 
@@ -175,14 +189,15 @@ class TableProperties:
 
     @classmethod
     def read(cls, given: Mapping[str, str], *, default_delete: DeleteBehavior, aggregate: bool) -> TableProperties:
-        """Return what normalised properties mean on a table of that kind."""
+        """Return what properties mean on a table of that kind; values may be written in any way that is read."""
+        given = {name: PROPERTIES[name].read(value) if name in PROPERTIES else value for name, value in given.items()}
         retention = given.get("log.retention", "7d")
         retention_bytes = given.get("log.retention-bytes", AUTO)
         interval = given.get("kv.snapshot.interval")
         retained = given.get("kv.snapshot.num-retained")
-        lock = given.get("column-lock.enabled", AUTO)
+        lock = given.get(COLUMN_LOCK, AUTO)
         partition_retention = given.get("partition.retention", NONE)
-        zero = given.get("aggregate.delete-at-zero", NONE)
+        zero = given.get(DELETE_AT_ZERO, NONE)
         return cls(
             delete_behavior=DeleteBehavior(given.get("delete.behavior", default_delete)),
             log_retention_ms=None if retention == NONE else parse_duration_ms(retention),

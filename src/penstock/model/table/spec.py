@@ -14,7 +14,7 @@ from penstock.model.schema.ddl import parse_ddl
 from penstock.model.schema.schema import Schema, checked, make_column
 from penstock.model.schema.types import check_partition_type
 from penstock.model.table.merge_engine import DeleteBehavior, MergeEngine
-from penstock.model.table.properties import normalise_properties
+from penstock.model.table.properties import DELETE_AT_ZERO, check_values
 from penstock.model.table.table import TableSpec
 from penstock.model.words.names import check_text
 
@@ -51,7 +51,7 @@ def make_spec(
         partitioned_by=partitions,
         merge_engine=_choose_engine(full, merge_engine, version_column),
         version_column=version_column,
-        properties=normalise_properties(properties),
+        properties=check_values(properties),
     )
     _check_partitions(spec)
     _check_version_column(spec)
@@ -82,7 +82,8 @@ def check_properties(spec: TableSpec) -> None:
     Raises:
         InvalidError: the message says which and why.
     """
-    behavior = spec.properties.get("delete.behavior")
+    given = spec.properties.get("delete.behavior")
+    behavior = None if given is None else spec.options.delete_behavior
     if behavior is not None and spec.merge_engine is None:
         raise InvalidError("a table without a primary key has no deletes", property="delete.behavior")
     if behavior == DeleteBehavior.ALLOW and spec.merge_engine is not None and not spec.merge_engine.can_delete:
@@ -94,7 +95,7 @@ def check_properties(spec: TableSpec) -> None:
             raise InvalidError("only an aggregate table has this property", property=name)
     counter = spec.options.aggregate_delete_at_zero
     if counter is not None and spec.schema.column(counter).agg is not AggFunction.COUNT:
-        raise InvalidError("the column is not a count; name one", property="aggregate.delete-at-zero", column=counter)
+        raise InvalidError("the column is not a count; name one", property=DELETE_AT_ZERO, column=counter)
 
 
 def _read_schema(schema: Schema | str | pa.Schema) -> Schema:

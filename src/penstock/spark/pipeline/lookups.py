@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
+from penstock.client.catalog.known_table import KnownTable
 from penstock.client.ingest.cast import castable
 from penstock.client.lookup.lookups import Lookups
 from penstock.client.scan.request import project
@@ -115,7 +116,7 @@ def _join(
     target = list(arrow_schema(added))
 
     def join(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        lookups = Lookups(link_for(options), info)
+        lookups = Lookups(link_for(options), KnownTable(link_for(options), info, fixed=True))
         for batch in batches:
             wanted = pa.RecordBatch.from_arrays([batch.column(place) for place in keys.values()], names=list(keys))
             columns, found = _looked_up(lookups, wanted, target)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.codec.keys.equality import rows_equal
 from penstock.tablet.merge.key_groups import KeyGroups
-from penstock.tablet.merge.rule import Fetch, Merged, Request, complete, live_before
+from penstock.tablet.merge.rule import Fetch, Merged, Request, complete, defaulted, live_before
 
 Mask = npt.NDArray[np.bool_]
 
@@ -35,8 +35,12 @@ class LastRow:
         """Write the named columns over the row that was there; the others keep their values."""
         written = {name: request.rows.column(i) for i, name in enumerate(request.rows.schema.names)}
         old = self._old_rows(groups, fetch, schema)
-        stored = pa.array(groups.group_of_row, mask=_deleted_before(groups, request.deletes))
-        arrays = [written[f.name] if f.name in written else old.column(f.name).take(stored) for f in schema]
+        gone = _deleted_before(groups, request.deletes)
+        stored, new = pa.array(groups.group_of_row, mask=gone), groups.live[groups.group_of_row] < 0
+        new = new if gone is None else new | gone
+        arrays = [
+            written[f.name] if f.name in written else defaulted(old.column(f.name).take(stored), f, new) for f in schema
+        ]
         targets = [name for name in written if name not in self._key_names]
         accept = ~(_same_as_before(request.rows, old, groups, targets) & live_before(groups, request.deletes))
         if request.deletes is not None:

@@ -9,8 +9,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.model.schema.agg_mode import AggMode
+from penstock.model.schema.stored_field import absent_values, default_of
 from penstock.tablet.merge.key_groups import KeyGroups
 
 Offsets = npt.NDArray[np.int64]
@@ -125,12 +127,18 @@ class MergeRule(Protocol):
 
 
 def complete(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows with every column of the schema, null where they have none."""
+    """Return rows with every column of the schema; one that they lack has its default, or is null."""
     if rows.schema.equals(schema):
         return rows
     present = {name: rows.column(index) for index, name in enumerate(rows.schema.names)}
-    arrays = [present[f.name] if f.name in present else pa.nulls(rows.num_rows, f.type) for f in schema]
+    arrays = [present[f.name] if f.name in present else absent_values(f, rows.num_rows) for f in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def defaulted(values: pa.Array, field: pa.Field, new: Mask) -> pa.Array:
+    """Return what rows have in a column that their write leaves out: new rows its default, where it has one."""
+    default = default_of(field)
+    return values if default is None or not new.any() else pc.if_else(pa.array(new), default, values)
 
 
 def live_before(groups: KeyGroups, deletes: Mask | None) -> Mask:

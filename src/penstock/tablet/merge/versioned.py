@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.tablet.merge.key_groups import KeyGroups
-from penstock.tablet.merge.rule import Fetch, Merged, Request, complete, live_before
+from penstock.tablet.merge.rule import Fetch, Merged, Request, complete, defaulted, live_before
 
 
 class Versioned:
@@ -37,8 +37,9 @@ class Versioned:
         rows = request.rows
         if unknown:
             replaced = pa.array(np.cumsum(there) - 1, mask=~there).take(pa.array(groups.group_of_row))
+            new = ~there[groups.group_of_row]
             for field in unknown:
-                rows = rows.append_column(field, old.column(field.name).take(replaced))
+                rows = rows.append_column(field, defaulted(old.column(field.name).take(replaced), field, new))
         return Merged(complete(rows, schema), groups, accept=accept)
 
 

@@ -53,7 +53,7 @@ class StoredSnapshot:
         projection = Projection(schema, columns)
         chosen = Filter.from_bytes(filter, schema) if isinstance(filter, bytes) else Filter(filter, schema)
         tested = [schema.column(name) for name in chosen.columns]
-        stored = projection.stored_with(pa.field(str(column.id), column.type) for column in tested)
+        stored = projection.stored_with(column.stored for column in tested)
         for block in self._reader.scan(stored):
             shown = projection.show(block.batch)
             if not chosen.is_all:

@@ -14,7 +14,8 @@ from penstock.log.batch_directory import BatchDirectory
 from penstock.model.node.owner import BucketUndo
 from penstock.model.place.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, BatchKind, Op
 from penstock.model.place.facts import NO_ID
-from penstock.tablet.merge.rule import Request
+from penstock.model.schema.stored_field import absent_values
+from penstock.tablet.merge.rule import Request, defaulted
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.undo.undo import KEEP, Changes, Target, Undone, find_undone
 from penstock.tablet.view.view import TabletView
@@ -192,12 +193,12 @@ def _request(
 
 
 def _values(view: TabletView, source: Int64s, field: pa.Field) -> pa.Array:
-    """Return a column's values in the rows of these offsets, null for none."""
+    """Return a column's values in the rows of these offsets; for none what a new row has that leaves it out."""
     there = source >= 0
     if not there.any():
-        return pa.nulls(len(source), field.type)
+        return absent_values(field, len(source))
     offsets, inverse = np.unique(source[there], return_inverse=True)
     values = view.gather(offsets, pa.schema([field])).column(0)
     place = np.zeros(len(source), np.int64)
     place[there] = inverse
-    return values.take(pa.array(place, mask=~there))
+    return defaulted(values.take(pa.array(place, mask=~there)), field, ~there)

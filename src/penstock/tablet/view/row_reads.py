@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import CorruptionError
+from penstock.model.schema.stored_field import absent_values, fitted_values
 from penstock.tablet.view.span import Run
 from penstock.tablet.view.view import TabletView
 
@@ -41,4 +42,6 @@ def _columns(run: Run, row: int, stored: pa.Schema) -> list[pa.Array]:
     inside = row - int(rows.block_starts[block])
     names: Sequence[str] = [name for name in stored.names if rows.has_column(name)]
     found = dict(zip(names, rows.read_block(block, names, use_cache=True), strict=True))
-    return [found[field.name].slice(inside, 1) if field.name in found else pa.nulls(1, field.type) for field in stored]
+    return [
+        fitted_values(found[f.name].slice(inside, 1), f) if f.name in found else absent_values(f, 1) for f in stored
+    ]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.log.row_run import RowRun
+from penstock.model.schema.stored_field import absent_values, fitted_values
 from penstock.tablet.view.ends import Ends
 
 Offsets = npt.NDArray[np.int64]
@@ -87,10 +88,7 @@ class Run:
     def take(self, rows: npt.NDArray[np.int64], projection: pa.Schema) -> pa.RecordBatch:
         """Return these rows, in this order."""
         names = [name for name in projection.names if self.rows.has_column(name)]
-        arrays = self.rows.take(rows, names)
-        if names and len(names) == len(projection):
-            return pa.RecordBatch.from_arrays(arrays, schema=projection)
-        return _assemble(dict(zip(names, arrays, strict=True)), len(rows), projection)
+        return _assemble(dict(zip(names, self.rows.take(rows, names), strict=True)), len(rows), projection)
 
     def _blocks(self, start: int, end: int) -> Iterator[tuple[int, int, int, Offsets]]:
         run = self.rows
@@ -134,8 +132,8 @@ class Span:
 
 
 def _assemble(found: dict[str, pa.Array], rows: int, projection: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of the projection; a column that was added after these rows reads null."""
-    arrays = [found[f.name] if f.name in found else pa.nulls(rows, f.type) for f in projection]
+    """Return a batch of the projection: in its types, and with its defaults where these rows lack a column."""
+    arrays = [fitted_values(found[f.name], f) if f.name in found else absent_values(f, rows) for f in projection]
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
     return pa.RecordBatch.from_arrays(arrays, schema=projection)

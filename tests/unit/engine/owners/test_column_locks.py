@@ -133,12 +133,12 @@ def test_staged_rows_that_would_remove_a_row_are_not_committed_while_another_hol
 
 
 def test_new_properties_are_in_force_at_once(rig: OwnerRig) -> None:
-    rig.set_properties({"aggregate.delete-at-zero": None, "aggregate.retract": "ignore"})
     rig.table.write(changes(rig, None, "+I"), principal=LOCAL)
+    rig.set_properties({"delete.behavior": "ignore"})
 
-    rig.table.write(changes(rig, None, "-D"), principal=LOCAL)
+    rig.delete([{"k": 1}])
 
-    assert rig.rows() == [{"k": 1, "s": 0, "n": 0, "b": None}]
+    assert rig.rows() == [{"k": 1, "s": 5, "n": 1, "b": None}]
 
 
 def test_rows_go_in_an_epoch_only_if_its_owner_holds_every_column(rig: OwnerRig) -> None:

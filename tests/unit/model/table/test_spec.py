@@ -143,7 +143,7 @@ def test_delete_at_zero_names_a_count() -> None:
         make_spec(ddl, properties={"aggregate.delete-at-zero": "x"})
 
 
-def test_properties_are_written_one_way_and_read_typed() -> None:
+def test_properties_are_kept_as_given_and_read_typed() -> None:
     spec = make_spec(
         ORDERS,
         primary_key="id",
@@ -161,10 +161,10 @@ def test_properties_are_written_one_way_and_read_typed() -> None:
     assert spec.properties == {
         "log.retention": "2d",
         "log.retention-bytes": "2GB",
-        "kv.snapshot.interval": "2min",
+        "kv.snapshot.interval": "120s",
         "kv.snapshot.num-retained": "5",
         "column-lock.enabled": "true",
-        "partition.auto-create": "false",
+        "partition.auto-create": "False",
         "partition.retention": "none",
     }
     assert spec.options.log_retention_ms == 172_800_000

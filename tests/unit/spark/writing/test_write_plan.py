@@ -143,9 +143,16 @@ class Overtaken(CatalogService):
     def __init__(self, catalog: CatalogService) -> None:
         vars(self).update(vars(catalog))
 
-    def add_column(self, table_id: int, name: str, type: pa.DataType, agg: AggFunction | None = None) -> TableInfo:
-        super().add_column(table_id, name, type, agg)
-        return super().add_column(table_id, name, type, agg)
+    def add_column(
+        self,
+        table_id: int,
+        name: str,
+        type: pa.DataType,
+        agg: AggFunction | None = None,
+        default: pa.Scalar | None = None,
+    ) -> TableInfo:
+        super().add_column(table_id, name, type, agg, default)
+        return super().add_column(table_id, name, type, agg, default)
 
 
 def test_a_column_that_another_job_adds_at_the_same_time_is_used(tmp_path: Path) -> None:

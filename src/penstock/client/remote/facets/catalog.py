@@ -61,9 +61,40 @@ class RemoteCatalog:
         """Drop a table."""
         self._calls.ask(wire.DROP_TABLE, path=path, if_exists=if_exists)
 
-    def add_column(self, table_id: int, name: str, type: pa.DataType, agg: AggFunction | None = None) -> TableInfo:
-        """Add a nullable column; rows written before read null."""
-        return self._calls.ask(wire.ADD_COLUMN, table_id=table_id, name=name, type=type, agg=agg)
+    def table_as_of(self, table_id: int, schema_id: int) -> TableInfo:
+        """Return the table of that id under one of its schemas: as who began then knows it."""
+        return self._calls.ask(wire.TABLE_AS_OF, table_id=table_id, schema_id=schema_id)
+
+    def add_column(
+        self,
+        table_id: int,
+        name: str,
+        type: pa.DataType,
+        agg: AggFunction | None = None,
+        default: pa.Scalar | None = None,
+    ) -> TableInfo:
+        """Add a nullable column; rows written before have its default, or null."""
+        if default is None:
+            return self._calls.ask(wire.ADD_COLUMN, table_id=table_id, name=name, type=type, agg=agg)
+        return self._calls.ask(
+            wire.ADD_DEFAULTED_COLUMN, table_id=table_id, name=name, type=type, agg=agg, default=default
+        )
+
+    def rename_column(self, table_id: int, old: str, new: str) -> TableInfo:
+        """Give a column another name."""
+        return self._calls.ask(wire.RENAME_COLUMN, table_id=table_id, old=old, new=new)
+
+    def drop_column(self, table_id: int, name: str) -> TableInfo:
+        """Drop a column with its values."""
+        return self._calls.ask(wire.DROP_COLUMN, table_id=table_id, name=name)
+
+    def widen_column(self, table_id: int, name: str, type: pa.DataType) -> TableInfo:
+        """Give a column a type that holds every value of its own."""
+        return self._calls.ask(wire.WIDEN_COLUMN, table_id=table_id, name=name, type=type)
+
+    def set_properties(self, table_id: int, properties: Mapping[str, str | None]) -> TableInfo:
+        """Change properties; None sets one back to its default."""
+        return self._calls.ask(wire.SET_PROPERTIES, table_id=table_id, properties=properties)
 
     def list_partitions(self, table_id: int) -> list[str]:
         """Return the partition names of a table, sorted."""

@@ -47,8 +47,30 @@ class CatalogFacet(Protocol):
     def drop_table(self, path: str, *, if_exists: bool = False) -> None:
         """Drop a table."""
 
-    def add_column(self, table_id: int, name: str, type: pa.DataType, agg: AggFunction | None = None) -> TableInfo:
-        """Add a nullable column; rows written before read null."""
+    def table_as_of(self, table_id: int, schema_id: int) -> TableInfo:
+        """Return the table of that id under one of its schemas: as who began then knows it."""
+
+    def add_column(
+        self,
+        table_id: int,
+        name: str,
+        type: pa.DataType,
+        agg: AggFunction | None = None,
+        default: pa.Scalar | None = None,
+    ) -> TableInfo:
+        """Add a nullable column; rows written before have its default, or null."""
+
+    def rename_column(self, table_id: int, old: str, new: str) -> TableInfo:
+        """Give a column another name."""
+
+    def drop_column(self, table_id: int, name: str) -> TableInfo:
+        """Drop a column with its values."""
+
+    def widen_column(self, table_id: int, name: str, type: pa.DataType) -> TableInfo:
+        """Give a column a type that holds every value of its own."""
+
+    def set_properties(self, table_id: int, properties: Mapping[str, str | None]) -> TableInfo:
+        """Change properties; None sets one back to its default."""
 
     def list_partitions(self, table_id: int) -> list[str]:
         """Return the partition names of a table, sorted."""
