@@ -94,7 +94,7 @@ class RandomTable:
     @property
     def takes_partial(self) -> bool:
         """Tell whether rows can be written in part."""
-        return self.merge_engine.takes_partial
+        return self.merge_engine.traits.takes_partial
 
     def schema(self) -> Schema:
         """Return the schema of the table as it is created."""

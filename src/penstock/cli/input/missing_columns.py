@@ -14,7 +14,6 @@ from penstock.errors import InvalidError, SchemaMismatchError
 from penstock.model.node.calls import Operation
 from penstock.model.place.change import ChangeType
 from penstock.model.place.system_columns import CHANGE_TYPE
-from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.table.table import TableInfo
 
 _BACK: Final = (ChangeType.UPDATE_BEFORE.value, ChangeType.DELETE.value)
@@ -41,7 +40,7 @@ class MissingColumns:
         self._operation = operation
         self._missing = missing
         self._columns = columns
-        self._aggregates = info.merge_engine is MergeEngine.AGGREGATE
+        self._aggregates = info.folds
         wanted = set(info.schema.names if columns is None else columns).union(info.primary_key)
         self._wanted = [name for name in info.schema.names if name in wanted]
 

@@ -19,7 +19,6 @@ from penstock.errors import InvalidError, UnsupportedError
 from penstock.model.node.calls import Operation, WriteCall
 from penstock.model.place.facts import NO_ID
 from penstock.model.schema.agg_mode import AggMode
-from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.table.table import TableInfo
 
 
@@ -154,7 +153,7 @@ class WriteRequests:
 
     @property
     def _aggregates(self) -> bool:
-        return self._info.merge_engine is MergeEngine.AGGREGATE
+        return self._info.folds
 
     def _call(
         self,

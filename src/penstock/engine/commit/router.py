@@ -30,7 +30,7 @@ from penstock.model.place.system_columns import CHANGE_TYPE
 from penstock.model.schema.agg_mode import AggMode
 from penstock.model.schema.inner_nulls import first_inner_null
 from penstock.model.schema.schema import Schema
-from penstock.model.table.merge_engine import DeleteBehavior, MergeEngine
+from penstock.model.table.merge_engine import DeleteBehavior
 from penstock.model.table.partition import partition_codes, partition_columns
 from penstock.model.table.table import TableInfo
 from penstock.tablet.merge.rule import Expected, Request
@@ -135,12 +135,12 @@ class WriteRouter:
             raise UnsupportedError("a table with a primary key takes no append; use upsert", table=info.path)
         if operation is Operation.DELETE and info.options.delete_behavior is DeleteBehavior.DISABLE:
             raise DeleteDisabledError("deletes are disabled on this table by its delete.behavior", table=info.path)
-        if call.columns is not None and not self._takes_partial():
+        if call.columns is not None and not info.takes_partial:
             kind = "a log table" if info.merge_engine is None else f"the merge engine {info.merge_engine}"
             raise UnsupportedError(f"{kind} takes whole rows only; leave out columns=", table=info.path)
         if call.agg_mode is AggMode.ACCUMULATE:
             return
-        if not self._aggregates:
+        if not info.folds:
             raise InvalidError("agg_mode is for aggregating tables only", table=info.path, agg_mode=call.agg_mode.value)
         if operation is not Operation.UPSERT:
             raise InvalidError(f"agg_mode goes with upsert, not with {operation}", agg_mode=call.agg_mode.value)
@@ -149,7 +149,7 @@ class WriteRouter:
         if call.operation is Operation.DELETE:
             return self._deleted(call, known, expects=expects)
         batch, deletes, retracts = call.batch, None, None
-        if call.operation is Operation.APPLY and self._aggregates:
+        if call.operation is Operation.APPLY and self._info.retracts:
             kinds, batch = change_types(batch), batch.drop_columns([CHANGE_TYPE])
             keys = known.primary_key
             given = zip(batch.schema.names, batch.columns, strict=True)
@@ -182,7 +182,7 @@ class WriteRouter:
 
     def _named(self, call: WriteCall, batch: pa.RecordBatch, known: Schema) -> list[str] | None:
         """Return the columns outside the key that a call writes; None for all that the handle knows."""
-        if not self._aggregates:
+        if not self._info.folds:
             return None if call.columns is None else _values(call.columns, known)
         if call.columns:
             return _values(call.columns, known)
@@ -190,15 +190,8 @@ class WriteRouter:
         return present if len(present) < len(known.value_columns) else None
 
     @property
-    def _aggregates(self) -> bool:
-        return self._info.merge_engine is MergeEngine.AGGREGATE
-
-    @property
     def _deletes_at_zero(self) -> bool:
         return self._info.options.aggregate_delete_at_zero is not None
-
-    def _takes_partial(self) -> bool:
-        return self._info.merge_engine is not None and self._info.merge_engine.takes_partial
 
     def _deleted(self, call: WriteCall, known: Schema, *, expects: bool) -> _Rows:
         keys = self._stored(call.batch, known, list(known.primary_key))

@@ -22,7 +22,6 @@ from penstock.errors import InvalidError, LockedError
 from penstock.model.node.owner_token import NO_EPOCH
 from penstock.model.place.change import NO_OFFSET, OP, PREV, SYSTEM_FIELDS, Op
 from penstock.model.place.facts import NO_ID
-from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.words.quantity import format_duration_ms
 from penstock.runtime.clock import Clock
 from penstock.tablet.merge.rule import Request
@@ -80,8 +79,7 @@ class ColumnLocks:
         Raises:
             InvalidError: the owner does not hold every column.
         """
-        aggregates = self._table.info.merge_engine is MergeEngine.AGGREGATE
-        if aggregates and write.stamp.epoch != NO_EPOCH and not self._holds_every(owner):
+        if self._table.info.folds and write.stamp.epoch != NO_EPOCH and not self._holds_every(owner):
             raise InvalidError(
                 "rows of an aggregating table go in an epoch only if its owner holds every column; "
                 "acquire it without columns=, or name them all",

@@ -28,7 +28,7 @@ from penstock.model.node.owner_token import OwnerToken
 from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import BatchKind
 from penstock.model.place.facts import NO_ID
-from penstock.model.table.merge_engine import DeleteBehavior, MergeEngine
+from penstock.model.table.merge_engine import DeleteBehavior
 from penstock.model.table.partition import partition_codes, partition_columns
 from penstock.runtime.disk import Disk
 from penstock.tablet.merge.required_columns import required_columns
@@ -239,7 +239,7 @@ class StagedCommit:
     def _may_refuse(self, writes: Iterable[QueuedWrite]) -> bool:
         """Tell whether a plan may fail: by an overflow, or by a new row that lacks a required value."""
         info = self._table.info
-        if info.merge_engine is MergeEngine.AGGREGATE:
+        if info.folds:
             return True
         # Whole rows have every required value since they were staged.
         partial = any(request.columns is not None for write in writes for request in write.parts.values())
@@ -321,8 +321,8 @@ class StagedCommit:
 
     def _as_known(self, request: Request) -> Request:
         """Return a request that writes the columns known when it was staged; one added since keeps its values."""
-        schema, engine = self._table.schema, self._table.info.merge_engine
-        if request.columns is not None or engine is None or not engine.takes_partial:
+        schema = self._table.schema
+        if request.columns is not None or not self._table.info.takes_partial:
             return request
         known = {int(name) for name in request.rows.schema.names} - set(schema.key_columns)
         every = {int(name) for name in schema.user_columns.names} - set(schema.key_columns)

@@ -17,7 +17,6 @@ from penstock.errors import AlreadyExistsError, InvalidError, UnsupportedError
 from penstock.model.schema.aggregate import CHOICES, AggFunction, check_takes
 from penstock.model.schema.schema import Column, Schema, checked
 from penstock.model.schema.type_words import format_type, parse_type
-from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.table.properties import DELETE_AT_ZERO, change_properties
 from penstock.model.table.spec import check_properties
 from penstock.model.table.table import TableInfo
@@ -41,9 +40,9 @@ def with_column(
         AlreadyExistsError: there is a column of that name.
         InvalidError: the column is not allowed, or does not go with the merge engine.
     """
-    if info.merge_engine is MergeEngine.AGGREGATE and agg is None:
+    if info.folds and agg is None:
         raise InvalidError(f"a column of an aggregate table has a function; choose one of {CHOICES}", column=name)
-    if info.merge_engine is not MergeEngine.AGGREGATE and agg is not None:
+    if not info.folds and agg is not None:
         raise InvalidError("only columns of aggregate tables have a function", column=name)
     return _grown(info, info.schema.add_column(name, type_, agg=agg, delimiter=delimiter, default=default))
 

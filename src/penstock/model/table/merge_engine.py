@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from penstock.errors import InvalidError
 
@@ -15,8 +18,28 @@ class DeleteBehavior(StrEnum):
     DISABLE = "disable"
 
 
+@dataclass(frozen=True, slots=True)
+class MergeTraits:
+    """What a merge engine is to the rest of the system, which asks for a trait and never for a name."""
+
+    default_delete: DeleteBehavior = DeleteBehavior.IGNORE
+    """What deletes do where no property says otherwise."""
+    can_delete: bool = False
+    """Deletes may be allowed: a later row can take the place of one that went."""
+    takes_partial: bool = False
+    """A write may name some of the columns only."""
+    folds: bool = False
+    """Each column outside the key has a function that folds values; a write has an `agg_mode`."""
+    retracts: bool = False
+    """Changes that are applied take back the images before them (-U, -D)."""
+    has_version: bool = False
+    """A version column says which row wins."""
+    locks_columns: bool = False
+    """Owners exclude others from their columns, where no property says otherwise."""
+
+
 class MergeEngine(StrEnum):
-    """Which row of a key stays."""
+    """Which row of a key stays. The rule of each is registered in `tablet.merge.factory`."""
 
     LAST_ROW = "last_row"
     FIRST_ROW = "first_row"
@@ -35,16 +58,16 @@ class MergeEngine(StrEnum):
         return cls(word)
 
     @property
-    def default_delete(self) -> DeleteBehavior:
-        """Return what deletes do where no property says otherwise."""
-        return DeleteBehavior.ALLOW if self is MergeEngine.LAST_ROW else DeleteBehavior.IGNORE
+    def traits(self) -> MergeTraits:
+        """Return what it is to the rest of the system."""
+        return _TRAITS[self]
 
-    @property
-    def can_delete(self) -> bool:
-        """Tell whether deletes may be allowed: not where a later row could not take their place."""
-        return self in (MergeEngine.LAST_ROW, MergeEngine.AGGREGATE)
 
-    @property
-    def takes_partial(self) -> bool:
-        """Tell whether a write may name some of the columns only."""
-        return self in (MergeEngine.LAST_ROW, MergeEngine.AGGREGATE)
+_TRAITS: Final[Mapping[MergeEngine, MergeTraits]] = {
+    MergeEngine.LAST_ROW: MergeTraits(default_delete=DeleteBehavior.ALLOW, can_delete=True, takes_partial=True),
+    MergeEngine.FIRST_ROW: MergeTraits(),
+    MergeEngine.VERSIONED: MergeTraits(has_version=True),
+    MergeEngine.AGGREGATE: MergeTraits(
+        can_delete=True, takes_partial=True, folds=True, retracts=True, locks_columns=True
+    ),
+}

@@ -188,7 +188,7 @@ class TableProperties:
     aggregate_max_value_bytes: int
 
     @classmethod
-    def read(cls, given: Mapping[str, str], *, default_delete: DeleteBehavior, aggregate: bool) -> TableProperties:
+    def read(cls, given: Mapping[str, str], *, default_delete: DeleteBehavior, locks_columns: bool) -> TableProperties:
         """Return what properties mean on a table of that kind; values may be written in any way that is read."""
         given = {name: PROPERTIES[name].read(value) if name in PROPERTIES else value for name, value in given.items()}
         retention = given.get("log.retention", "7d")
@@ -205,7 +205,7 @@ class TableProperties:
             log_retention_bytes_auto=retention_bytes == AUTO,
             kv_snapshot_interval_ms=None if interval is None else parse_duration_ms(interval),
             kv_snapshot_num_retained=None if retained is None else int(retained),
-            column_lock_enabled=aggregate if lock == AUTO else lock == "true",
+            column_lock_enabled=locks_columns if lock == AUTO else lock == "true",
             owners_allowed=lock != "false",
             partition_auto_create=given.get("partition.auto-create", "true") == "true",
             partition_retention_ms=None if partition_retention == NONE else parse_duration_ms(partition_retention),

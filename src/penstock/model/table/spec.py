@@ -86,12 +86,12 @@ def check_properties(spec: TableSpec) -> None:
     behavior = None if given is None else spec.options.delete_behavior
     if behavior is not None and spec.merge_engine is None:
         raise InvalidError("a table without a primary key has no deletes", property="delete.behavior")
-    if behavior == DeleteBehavior.ALLOW and spec.merge_engine is not None and not spec.merge_engine.can_delete:
+    if behavior == DeleteBehavior.ALLOW and spec.merge_engine is not None and not spec.merge_engine.traits.can_delete:
         raise InvalidError(
             f"a {spec.merge_engine} table cannot allow deletes; use ignore or disable", property="delete.behavior"
         )
     for name in spec.properties:
-        if name.startswith("aggregate.") and spec.merge_engine is not MergeEngine.AGGREGATE:
+        if name.startswith("aggregate.") and not spec.folds:
             raise InvalidError("only an aggregate table has this property", property=name)
     counter = spec.options.aggregate_delete_at_zero
     if counter is not None and spec.schema.column(counter).agg is not AggFunction.COUNT:
@@ -180,7 +180,7 @@ def _choose_engine(schema: Schema, given: MergeEngine | str | None, version_colu
         engine = MergeEngine.AGGREGATE
     else:
         engine = MergeEngine.LAST_ROW if version_column is None else MergeEngine.VERSIONED
-    if folds and engine is not MergeEngine.AGGREGATE:
+    if folds and not engine.traits.folds:
         raise InvalidError("only merge_engine=aggregate folds columns; drop the functions", merge_engine=engine)
     return engine
 
@@ -196,7 +196,8 @@ def _check_partitions(spec: TableSpec) -> None:
 
 
 def _check_version_column(spec: TableSpec) -> None:
-    if (spec.merge_engine is MergeEngine.VERSIONED) != (spec.version_column is not None):
+    versioned = spec.merge_engine is not None and spec.merge_engine.traits.has_version
+    if versioned != (spec.version_column is not None):
         raise InvalidError(
             "merge_engine=versioned and version_column go together",
             merge_engine=spec.merge_engine,
@@ -213,7 +214,7 @@ def _check_version_column(spec: TableSpec) -> None:
 
 
 def _check_aggregates(spec: TableSpec) -> None:
-    if spec.merge_engine is not MergeEngine.AGGREGATE:
+    if not spec.folds:
         return
     without = [column.name for column in spec.schema.value_columns if column.agg is None]
     if without:

@@ -46,6 +46,21 @@ class TableSpec:
         return bool(self.partitioned_by)
 
     @cached_property
+    def folds(self) -> bool:
+        """Tell whether columns fold what is written to them."""
+        return self.merge_engine is not None and self.merge_engine.traits.folds
+
+    @cached_property
+    def retracts(self) -> bool:
+        """Tell whether changes that are applied take back the images before them."""
+        return self.merge_engine is not None and self.merge_engine.traits.retracts
+
+    @cached_property
+    def takes_partial(self) -> bool:
+        """Tell whether a write may name some of the columns only."""
+        return self.merge_engine is not None and self.merge_engine.traits.takes_partial
+
+    @cached_property
     def added_columns(self) -> frozenset[str]:
         """Return the names of the columns that were added after the creation: a writer may leave them out."""
         return frozenset()
@@ -56,8 +71,8 @@ class TableSpec:
         engine = self.merge_engine
         return TableProperties.read(
             self.properties,
-            default_delete=DeleteBehavior.DISABLE if engine is None else engine.default_delete,
-            aggregate=engine is MergeEngine.AGGREGATE,
+            default_delete=DeleteBehavior.DISABLE if engine is None else engine.traits.default_delete,
+            locks_columns=engine is not None and engine.traits.locks_columns,
         )
 
     def to_json(self) -> dict[str, Any]:

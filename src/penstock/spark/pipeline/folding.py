@@ -14,7 +14,6 @@ from pyspark.sql.types import StructField, StructType
 from penstock.errors import UnsupportedError
 from penstock.model.schema.aggregate import AggFunction
 from penstock.model.schema.schema import Column
-from penstock.model.table.merge_engine import MergeEngine
 from penstock.spark.session.column_name import find_name, quoted
 from penstock.spark.session.links import planning_link
 from penstock.spark.session.option_use import check_use
@@ -45,7 +44,7 @@ def pre_aggregate(df: DataFrame, url: str | None, table: str, **options: Any) ->
     """
     checked = check_use(Options({"url": url, "table": table} | options), "write")
     plan = plan_write(checked, planning_link(checked), df.schema)
-    if plan.info.merge_engine is not MergeEngine.AGGREGATE:
+    if not plan.info.folds:
         raise UnsupportedError("only aggregating tables fold rows; write them as they are", table=plan.info.path)
     source = {name: quoted(name_in_data) for name_in_data, name in plan.sent}
     key = [sf.col(source[name]).alias(name) for name in plan.info.primary_key]

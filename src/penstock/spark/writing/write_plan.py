@@ -21,7 +21,6 @@ from penstock.model.node.calls import Operation
 from penstock.model.place.system_columns import CHANGE_TYPE, RESERVED_NAMES
 from penstock.model.schema.agg_mode import AggMode
 from penstock.model.schema.types import canonical
-from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.table.table import TableInfo
 from penstock.model.words.names import fold
 from penstock.spark.session.column_name import find_name
@@ -43,7 +42,7 @@ class WritePlan:
     @property
     def folds_changes(self) -> bool:
         """Tell whether changes are folded into an aggregate, which takes their before-images back."""
-        return self.operation is Operation.APPLY and self.info.merge_engine is MergeEngine.AGGREGATE
+        return self.operation is Operation.APPLY and self.info.retracts
 
     @property
     def locked_columns(self) -> list[str] | None:
@@ -83,7 +82,7 @@ def plan_write(options: Options, link: Link, data: StructType) -> WritePlan:
     info = link.retry.run(lambda: link.node.catalog.table(options.table))
     operation = _operation(options, info)
     mode = AggMode.parse(options.get("agg_mode") or AggMode.ACCUMULATE)
-    if options.is_set("agg_mode") and info.merge_engine is not MergeEngine.AGGREGATE:
+    if options.is_set("agg_mode") and not info.folds:
         raise InvalidError("only aggregating tables have an agg_mode; leave it out", table=info.path)
     wanted = options.names("columns")
     order = {fold(order_word(word, data.names)[0]) for word in options.names("order_by") or ()}
@@ -124,8 +123,8 @@ def _operation(options: Options, info: TableInfo) -> Operation:
 def _takes_columns(info: TableInfo, operation: Operation) -> bool:
     """Tell whether an operation may write some columns of a table only."""
     if operation is Operation.APPLY:
-        return info.merge_engine is MergeEngine.AGGREGATE
-    return info.merge_engine is not None and info.merge_engine.takes_partial
+        return info.retracts
+    return info.takes_partial
 
 
 def _find(info: TableInfo, name: str) -> str | None:
@@ -145,7 +144,7 @@ def _grow(options: Options, link: Link, info: TableInfo, strangers: list[StructF
             column=strangers[0].name,
             table=info.path,
         )
-    if info.merge_engine is MergeEngine.AGGREGATE:
+    if info.folds:
         raise SchemaMismatchError(
             "a column of an aggregating table needs a function; add it with t.add_column(name, type, agg=...)",
             column=strangers[0].name,
@@ -181,7 +180,7 @@ def _sent(
         needed = key
     elif columns is not None:
         needed = key | set(columns)
-    elif info.merge_engine is MergeEngine.AGGREGATE:
+    elif info.folds:
         needed = key | set(have)
     else:
         needed = set(info.schema.names) - info.added_columns.difference(have)

@@ -21,6 +21,7 @@ from penstock.errors import InvalidError, UnsupportedError
 from penstock.model.schema.aggregate import AggFunction
 from penstock.model.schema.schema import Column, Schema
 from penstock.model.table.properties import Retract, TableProperties
+from penstock.model.table.table import TableSpec
 from penstock.tablet.merge.aggregates.inputs import Inputs, SlotRefusedError, refuse_first, validity
 from penstock.tablet.merge.aggregates.registry import AGGREGATES, Nulls
 from penstock.tablet.merge.aggregates.rounds import arrange, rounds_of
@@ -77,6 +78,11 @@ class AggregateRule:
         counter = options.aggregate_delete_at_zero
         self._counter = None if counter is None else str(schema.column(counter).id)
         self._clears = LastRow(tuple(column.id for column in schema.key_columns))
+
+    @classmethod
+    def of(cls, table: TableSpec) -> AggregateRule:
+        """Return the rule of a table."""
+        return cls(table.schema, table.options, table.added_columns)
 
     def merge(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
         """Return the rows to store, one for each key.

@@ -1,6 +1,9 @@
-"""From a table to the rule by which its rows merge: the one place that knows which engine has which rule."""
+"""From a table to the rule by which its rows merge: every merge engine's rule is registered here."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.table.table import TableSpec
@@ -11,19 +14,15 @@ from penstock.tablet.merge.required_columns import RequiredColumns, required_col
 from penstock.tablet.merge.rule import MergeRule
 from penstock.tablet.merge.versioned import Versioned
 
+RULES: Final[Mapping[MergeEngine, Callable[[TableSpec], MergeRule]]] = {
+    MergeEngine.LAST_ROW: LastRow.of,
+    MergeEngine.FIRST_ROW: FirstRow.of,
+    MergeEngine.VERSIONED: Versioned.of,
+    MergeEngine.AGGREGATE: AggregateRule.of,
+}
+
 
 def merge_rule(table: TableSpec) -> MergeRule:
-    """Return the rule by which a table merges rows."""
-    rule = _engine_rule(table)
+    """Return the rule by which a table merges rows; a log table has one that nobody asks."""
+    rule = RULES[table.merge_engine or MergeEngine.LAST_ROW](table)
     return RequiredColumns(rule, table.schema) if required_columns(table.schema) else rule
-
-
-def _engine_rule(table: TableSpec) -> MergeRule:
-    if table.merge_engine is MergeEngine.FIRST_ROW:
-        return FirstRow()
-    if table.merge_engine is MergeEngine.VERSIONED:
-        assert table.version_column is not None
-        return Versioned(table.schema.column(table.version_column).id)
-    if table.merge_engine is MergeEngine.AGGREGATE:
-        return AggregateRule(table.schema, table.options, table.added_columns)
-    return LastRow(tuple(column.id for column in table.schema.key_columns))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.codec.keys.equality import rows_equal
+from penstock.model.table.table import TableSpec
 from penstock.tablet.merge.key_groups import KeyGroups
 from penstock.tablet.merge.rule import Fetch, Merged, Request, complete, defaulted, live_before
 
@@ -22,6 +23,11 @@ class LastRow:
 
     def __init__(self, key_columns: tuple[int, ...]) -> None:
         self._key_names = frozenset(str(column) for column in key_columns)
+
+    @classmethod
+    def of(cls, table: TableSpec) -> LastRow:
+        """Return the rule of a table."""
+        return cls(tuple(column.id for column in table.schema.key_columns))
 
     def merge(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
         """Return the rows to store."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.model.table.table import TableSpec
 from penstock.tablet.merge.key_groups import KeyGroups
 from penstock.tablet.merge.rule import Fetch, Merged, Request, complete, defaulted, live_before
 
@@ -19,6 +20,12 @@ class Versioned:
 
     def __init__(self, version_column: int) -> None:
         self._name = str(version_column)
+
+    @classmethod
+    def of(cls, table: TableSpec) -> Versioned:
+        """Return the rule of a table."""
+        assert table.version_column is not None
+        return cls(table.schema.column(table.version_column).id)
 
     def merge(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
         """Return the rows to store."""

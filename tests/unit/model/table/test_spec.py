@@ -53,7 +53,7 @@ def test_a_version_column_implies_a_versioned_table() -> None:
     spec = make_spec(ORDERS, primary_key="id", version_column="v")
 
     assert spec.merge_engine is MergeEngine.VERSIONED
-    assert not spec.merge_engine.takes_partial
+    assert not spec.takes_partial
 
 
 def test_partition_columns_stay_out_of_the_bucket_key() -> None:
