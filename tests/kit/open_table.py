@@ -78,11 +78,15 @@ class OpenTableRig:
             checkpoint(tablet, self.storage.index.flush)
             compact(tablet, target)
 
-    def close(self) -> None:
-        """Close every table; idempotent."""
+    def close_tables(self) -> None:
+        """Close every table; each is opened anew when it is asked for."""
         for table in self._tables.values():
             table.close(ClosedError("the rig is closed"))
         self._tables.clear()
+
+    def close(self) -> None:
+        """Close every table; idempotent."""
+        self.close_tables()
         self._syncs.close()
 
 

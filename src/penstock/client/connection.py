@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.client.backup.copy import back_up
+from penstock.client.cut.cut import Cut
+from penstock.client.cut.tables_cut import cut_together
 from penstock.client.leases.lease import Lease, acquire
 from penstock.client.leases.lease_request import Leasable
 from penstock.client.link.buckets import BucketName, resolve_bucket
@@ -33,6 +35,7 @@ from penstock.model.schema.aggregate import AggFunction
 from penstock.model.schema.schema import Schema
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.model.table.spec import make_spec
+from penstock.model.table.table import TableInfo
 from penstock.model.words.html_table import html_table
 from penstock.model.words.names import check_text
 from penstock.model.words.quantity import parse_bytes
@@ -207,6 +210,24 @@ class Connection:
         """
         return Scan.resume(self._link, token)
 
+    def cut(self, tables: Iterable[Table | str]) -> dict[str, Cut]:
+        """Return the present cuts of several tables by path, all of one moment. A lease can pin them.
+
+        Who writes to one table after a write to another was acknowledged is never seen in the second without the first.
+
+        Raises:
+            InvalidError: no tables are named, or one of another database.
+            TableNotFoundError: one does not exist, or was dropped.
+        """
+        return cut_together(
+            self._link, [self._info(table) for table in ([tables] if isinstance(tables, Table | str) else tables)]
+        )
+
+    def _info(self, table: Table | str) -> TableInfo:
+        if isinstance(table, Table) and table._link.database != self._link.database:
+            raise InvalidError("the table is of another database; open it in this one", table=table.path)
+        return table._known.refresh() if isinstance(table, Table) else self.table(table).info
+
     def scanner(
         self,
         table: Table | str,
@@ -226,9 +247,7 @@ class Connection:
             InvalidError: the request is wrong, or the table is of another database.
             TableNotFoundError: there is no such table.
         """
-        if isinstance(table, Table) and table._link.database != self._link.database:
-            raise InvalidError("the table is of another database; open it in this one", table=table.path)
-        info = table._known.refresh() if isinstance(table, Table) else self.table(table).info
+        info = self._info(table)
         call = OpenScan(
             table_id=info.table_id,
             schema_id=info.schema_id,

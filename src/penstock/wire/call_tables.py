@@ -28,6 +28,10 @@ def _by_id(arguments: Mapping[str, Any]) -> tuple[TableName, ...]:
     return (arguments["table_id"],)
 
 
+def _by_ids(arguments: Mapping[str, Any]) -> tuple[TableName, ...]:
+    return tuple(dict.fromkeys(arguments["table_ids"]))
+
+
 def _by_path(arguments: Mapping[str, Any]) -> tuple[TableName, ...]:
     return (arguments["path"],)
 
@@ -56,6 +60,8 @@ def _none(_: Mapping[str, Any]) -> tuple[TableName, ...]:
 
 BY_ID: Final[TablesOf] = _by_id
 """The table of the argument `table_id`."""
+BY_IDS: Final[TablesOf] = _by_ids
+"""The tables of the argument `table_ids`."""
 BY_PATH: Final[TablesOf] = _by_path
 """The table of the argument `path`, which need not be there."""
 OF_CALL: Final[TablesOf] = _of_call

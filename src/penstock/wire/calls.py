@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from penstock.model.schema.aggregate import AggFunction
 from penstock.wire.call import Call
-from penstock.wire.call_tables import BY_ID, BY_PATH, OF_CALL, OF_CALLS, OF_LEASE, OF_OWNER, ON_NO_TABLE
+from penstock.wire.call_tables import BY_ID, BY_IDS, BY_PATH, OF_CALL, OF_CALLS, OF_LEASE, OF_OWNER, ON_NO_TABLE
 from penstock.wire.field import BOOL, BUCKET, BYTES, INT, NOTHING, TEXT, VALUE, choice, listed, maybe, tupled
 from penstock.wire.lease_records import ACQUIRE_LEASE, LEASE_INFO, LEASE_TIME, SNAPSHOTS
 from penstock.wire.owner_records import (
@@ -145,6 +145,14 @@ OPEN_CUT: Final = Call(
     CUT,
     {"table_id": INT, "as_of": maybe(OFFSET_BY_BUCKET), "buckets": maybe(listed(BUCKET))},
 )
+OPEN_CUT_AT: Final = Call(
+    "open_cut_at",
+    "scan.open_cut_at",
+    BY_ID,
+    CUT,
+    {"table_id": INT, "timestamp_ms": INT, "buckets": maybe(listed(BUCKET))},
+)
+OPEN_CUTS: Final = Call("open_cuts", "scan.open_cuts", BY_IDS, listed(CUT), {"table_ids": tupled(INT)})
 RELEASE_CUT: Final = Call("release_cut", "scan.release_cut", ON_NO_TABLE, NOTHING, {"cut_id": TEXT})
 NAMED_CUT: Final = Call("named_cut", "scan.named_cut", BY_ID, CUT, {"table_id": INT, "name": TEXT, "ttl_ms": INT})
 OPEN_SCANNER: Final = Call("open_scanner", "scan.open", OF_CALL, PAGE, {"call": OPEN_SCAN})

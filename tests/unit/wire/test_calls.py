@@ -116,6 +116,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "delete_where": {"table_id": 7, "filter": b"\x00f", "writer_id": b"w" * 16, "sequence": 1},
     "open_cut": {"table_id": 7, "as_of": {ONE: 5, TWO: 6}, "buckets": [ONE]},
+    "open_cut_at": {"table_id": 7, "timestamp_ms": 1_700_000_000_000, "buckets": [ONE]},
+    "open_cuts": {"table_ids": (7, 8)},
     "release_cut": {"cut_id": "c-1"},
     "named_cut": {"table_id": 1, "name": "job-7", "ttl_ms": 3_600_000},
     "open_scanner": {"call": OpenScan(7, 1, TWO, ("id",), b"f", 10, 1 << 20, 99, 3, "c-1")},
@@ -173,6 +175,8 @@ RESULTS: dict[str, Any] = {
     "delete_where": RESULT,
     "truncate": RESULT,
     "open_cut": Cut("c-1", {ONE: 5, TWO: 6}),
+    "open_cut_at": Cut("c-1", {ONE: 5, TWO: 6}, 3),
+    "open_cuts": [Cut("c-1", {ONE: 5}), Cut("c-2", {TWO: 6})],
     "named_cut": Cut("c-2", {ONE: 5, TWO: 6}),
     "open_scanner": PAGE,
     "open_scanners": [PAGE, PAGE],
@@ -287,6 +291,8 @@ def test_every_call_says_which_tables_it_is_on(name: str) -> None:
         assert tables == ()
     elif name == "acquire_lease":
         assert tables == (7, 8, "shop.orders")
+    elif name == "open_cuts":
+        assert tables == (7, 8)
     else:
         assert tables in {(7,), (1,), ("shop.orders",)}
 

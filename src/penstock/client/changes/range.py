@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TypeGuard
 
+from penstock.client.cut.as_of import is_moment_text, moment_ms
 from penstock.client.cut.cut import Cut, CutLike, resolve_cut
 from penstock.client.cut.stream_position import StreamPosition
 from penstock.client.link.link import Link
@@ -58,6 +59,10 @@ def resolve_starts(
         return {bucket: offsets.base for bucket, offsets in known.items()}
     if start == Start.LATEST:
         return {bucket: offsets.end for bucket, offsets in known.items()}
+    if isinstance(start, str) and is_moment_text(start):
+        # Of text alone nobody could tell which zone is meant.
+        moment_ms(start)
+        start = datetime.fromisoformat(start.strip())
     if isinstance(start, datetime):
         return _starts_at(link, info, start, known, lease_id)
     if is_position(start):
@@ -68,7 +73,7 @@ def resolve_starts(
         births = start.births if isinstance(start, Cut) else None
     else:
         raise InvalidError(
-            "a start is penstock.EARLIEST, penstock.LATEST, offsets by bucket, a datetime or a stream's position",
+            "a start is penstock.EARLIEST, penstock.LATEST, a cut, a datetime or a stream's position",
             start=repr(start),
         )
     if only is not None:

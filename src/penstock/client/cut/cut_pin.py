@@ -30,9 +30,10 @@ class CutPin:
         table_id: int,
         *,
         as_of: Mapping[TableBucket, int] | None = None,
+        timestamp_ms: int | None = None,
         buckets: tuple[TableBucket, ...] | None = None,
     ) -> CutPin:
-        """Pin the present cut of the buckets (None: all), or the one given.
+        """Pin the present cut of the buckets (None: all), the one given, or that of a moment.
 
         Raises:
             OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
@@ -40,6 +41,10 @@ class CutPin:
         """
         if buckets == ():
             return cls(link, table_id, Cut("", {}))
+        if timestamp_ms is not None:
+            moment = timestamp_ms
+            at = link.retry.run(lambda: link.node.scan.open_cut_at(table_id, moment, buckets=buckets))
+            return cls(link, table_id, at)
         return cls(
             link, table_id, link.retry.run(lambda: link.node.scan.open_cut(table_id, as_of=as_of, buckets=buckets))
         )

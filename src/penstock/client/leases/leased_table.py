@@ -10,13 +10,14 @@ from penstock.client.catalog.known_table import KnownTable
 from penstock.client.changes.range import EARLIEST, StartLike
 from penstock.client.changes.stream import ChangeStream
 from penstock.client.changes.streams import StreamRequest, Timeout, open_changes
+from penstock.client.cut.as_of import AsOfLike
 from penstock.client.cut.cut import Cut, CutLike
 from penstock.client.link.buckets import BucketName
 from penstock.client.link.link import Link
 from penstock.client.scan.builder import ScanBuilder
 from penstock.client.scan.request import ScanRequest
 from penstock.client.table import Table
-from penstock.errors import UnsupportedError
+from penstock.errors import InvalidError, UnsupportedError
 from penstock.model.node.calls import Images, Offsets
 from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo
@@ -39,12 +40,15 @@ class LeasedTable(Table):
         request = replace(ScanRequest.default(self._info), lease_id=self._lease_id)
         return ScanBuilder(self._link, self._known, request)
 
-    def cut(self) -> Cut:
+    def cut(self, as_of: AsOfLike | None = None) -> Cut:
         """Return the leased cut.
 
         Raises:
+            InvalidError: another one is asked for.
             LeaseNotFoundError: the lease has expired, or is unknown.
         """
+        if as_of is not None:
+            raise InvalidError("a lease holds one cut; leave as_of out", lease_id=self._lease_id)
         held = {bucket: at.end for bucket, at in self.offsets().items()}
         return Cut(held, database=self._link.database, table_id=self._info.table_id)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow.compute as pc
 
 from penstock.client.catalog.known_table import KnownTable
-from penstock.client.cut.cut import CutLike, resolve_cut
+from penstock.client.cut.as_of import AsOfLike, resolve_as_of
 from penstock.client.hold.lease_handle import LeaseHandle
 from penstock.client.link.buckets import BucketName, resolve_buckets
 from penstock.client.link.link import Link
@@ -93,14 +93,14 @@ class ScanBuilder:
         chosen = None if buckets is None else resolve_buckets(self._info, buckets)
         return self._with(replace(self._request, buckets=chosen))
 
-    def as_of(self, cut: CutLike | None) -> ScanBuilder:
-        """Read the table as it was at a cut: an offset of each bucket.
+    def as_of(self, past: AsOfLike | None) -> ScanBuilder:
+        """Read the table as it was at a cut, which is an offset of each bucket, or at a moment.
 
         Raises:
-            InvalidError: not a cut of this table.
+            InvalidError: neither a cut of this table nor a moment that names its zone.
         """
-        chosen = None if cut is None else resolve_cut(self._link, self._info, cut)
-        return self._with(replace(self._request, as_of=chosen))
+        chosen = resolve_as_of(self._link, self._info, past)
+        return self._with(replace(self._request, as_of=chosen.offsets, timestamp_ms=chosen.timestamp_ms))
 
     def offsets(self, wanted: bool = True) -> ScanBuilder:
         """Read with each row, as `_offset`, the offset at which it began.

@@ -34,6 +34,8 @@ def pin_leased(link: Link, info: TableInfo, lease_id: str, request: ScanRequest)
         InvalidError: it does not hold a bucket that is asked for, or none of the table, or two of one name.
         OffsetOutOfRangeError: `as_of` is not what it holds.
     """
+    if request.timestamp_ms is not None:
+        raise InvalidError("a lease holds one cut; leave as_of out, or read the table itself", lease_id=lease_id)
     lease = link.retry.run(lambda: link.node.leases.get(lease_id))
     held: dict[TableBucket, int] = {}
     for leased in lease.leased:

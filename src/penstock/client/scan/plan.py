@@ -92,7 +92,12 @@ class ScanPlan:
     def _pin(self) -> CutPin | LeasePin:
         if self.request.lease_id is not None:
             return pin_leased(self.link, self.info, self.request.lease_id, self.request)
-        return self._pin_now() if self.request.as_of is None else self._pin_as_of(self.request.as_of)
+        if self.request.as_of is not None:
+            return self._pin_as_of(self.request.as_of)
+        moment = self.request.timestamp_ms
+        if moment is None:
+            return self._pin_now()
+        return CutPin.take(self.link, self.info.table_id, timestamp_ms=moment, buckets=self.request.buckets)
 
     def _pin_as_of(self, as_of: Mapping[TableBucket, int]) -> CutPin:
         chosen = self.request.buckets

@@ -41,7 +41,11 @@ class ScanSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScanRequest:
-    """What a scan reads. `filter` is serialised; `as_of` None means the present, or what the lease holds."""
+    """What a scan reads.
+
+    `filter` is serialised; `as_of` None means the moment `timestamp_ms`; without one
+    the present, or what the lease holds.
+    """
 
     source: ScanSource
     columns: tuple[str, ...] | None = None
@@ -51,6 +55,7 @@ class ScanRequest:
     as_of: Mapping[TableBucket, int] | None = None
     lease_id: str | None = None
     offsets: bool = False
+    timestamp_ms: int | None = None
 
     @classmethod
     def default(cls, info: TableInfo) -> ScanRequest:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import pyarrow.compute as pc
 
 from penstock.client.catalog.known_table import KnownTable
-from penstock.client.cut.cut import Cut, CutLike
+from penstock.client.cut.as_of import AsOfLike, resolve_as_of
+from penstock.client.cut.cut import Cut
 from penstock.client.cut.cut_pin import CutPin
 from penstock.client.hold.lease_handle import LeaseHandle
 from penstock.client.link.buckets import BucketName
@@ -34,7 +35,7 @@ class TableReads:
         columns: Iterable[str] | None = None,
         filter: str | pc.Expression | None = None,
         limit: int | None = None,
-        as_of: CutLike | None = None,
+        as_of: AsOfLike | None = None,
         source: ScanSource | str = ScanSource.LIVE_KV,
         *,
         buckets: Iterable[BucketName] | None = None,
@@ -43,11 +44,13 @@ class TableReads:
     ) -> Scan:
         """Scan the table at one cut: the present one, or `as_of`. The live rows of a log table are its log.
 
+        `as_of` is a cut, its JSON, or a moment: a datetime with its zone, or text such as "2026-11-18T10:00:00Z".
         With `offsets` each row has the column `_offset`: the offset at which it began.
 
         Raises:
             InvalidError: the request is wrong.
             OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
+            PartitionNotFoundError: `as_of` names a partition that is gone, or is a moment before it went.
             TableNotFoundError: the table was dropped.
         """
         builder = self.new_scan()
@@ -57,12 +60,18 @@ class TableReads:
         builder = builder.select(columns).filter(filter).limit(limit).buckets(buckets).as_of(as_of).offsets(offsets)
         return builder.execute()
 
-    def cut(self) -> Cut:
-        """Return the present cut: one offset for each bucket, all of one moment. A lease can pin it.
+    def cut(self, as_of: AsOfLike | None = None) -> Cut:
+        """Return the present cut: one offset for each bucket, all of one moment; or that of a moment of the past.
+
+        A lease can pin it.
 
         Raises:
+            InvalidError: `as_of` is neither a moment that names its zone nor a cut of this table.
+            OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
+            PartitionNotFoundError: `as_of` names a partition that is gone, or is a moment before it went.
             TableNotFoundError: the table was dropped.
         """
-        pin = CutPin.take(self._link, self._info.table_id)
+        past = resolve_as_of(self._link, self._info, as_of)
+        pin = CutPin.take(self._link, self._info.table_id, as_of=past.offsets, timestamp_ms=past.timestamp_ms)
         pin.release()
         return Cut(pin.offsets, database=self._link.database, table_id=self._info.table_id, births=pin.births)

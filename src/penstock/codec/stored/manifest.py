@@ -46,6 +46,7 @@ class Manifest:
     `checkpoint` is the offset as of which `writer_state` and `owner_state` stand. Rows from
     `log_start` on are in segments. The log reached `durable_end` when the manifest was written: a
     shorter one is damaged. `group` is the last group of the table that it has a part of, -1 for none.
+    The changes before the base are not later than `before_base_ms` (None: it is not known when they were).
     """
 
     bucket: BucketId
@@ -60,6 +61,7 @@ class Manifest:
     spans: tuple[SpanEntry, ...]
     owner_state: bytes = b""
     group: int = -1
+    before_base_ms: int | None = None
 
     def file_names(self) -> set[str]:
         """Return every file that the manifest names."""
@@ -81,6 +83,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "writer_state": base64.b64encode(manifest.writer_state).decode("ascii"),
         "owner_state": base64.b64encode(manifest.owner_state).decode("ascii"),
         "group": manifest.group,
+        "before_base_ms": manifest.before_base_ms,
         "spans": [[s.start, s.end, [[f.name, f.ends, f.ends_as_of] for f in s.files]] for s in manifest.spans],
     }
     return frame(MAGIC, VERSION, json.dumps(document, separators=(",", ":")).encode())
@@ -113,6 +116,7 @@ def _from_document(document: dict[str, Any]) -> Manifest:
         writer_state=base64.b64decode(document["writer_state"]),
         owner_state=base64.b64decode(document.get("owner_state", "")),
         group=document.get("group", -1),
+        before_base_ms=document.get("before_base_ms"),
         spans=tuple(
             SpanEntry(start, end, tuple(FileEntry(*file) for file in files)) for start, end, files in document["spans"]
         ),

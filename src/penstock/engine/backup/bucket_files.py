@@ -74,6 +74,7 @@ def describe_bucket(bucket: BucketMoment, schema: TabletSchema, disk: Disk, stag
         timestamp_ms=bucket.timestamp_ms,
         writer_state=WriterState().to_bytes(),
         spans=tuple(spans),
+        before_base_ms=bucket.before_base_ms,
     )
     path = f"{directory}/manifest-{manifest.number:0{_DIGITS}d}"
     return BucketFiles(data, tail_path, tail_stored, path, encode_manifest(manifest))

@@ -23,6 +23,7 @@ class BucketMoment:
     view: TabletView
     complete_from: int
     timestamp_ms: int
+    before_base_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def _taken(table: OpenTable, known: Sequence[TableBucket]) -> TableMoment:
         name = table.find_name(bucket)
         if name is not None:
             state = tablets[bucket].state
-            buckets[name] = BucketMoment(found, state.complete_from, state.timestamp_ms)
+            buckets[name] = BucketMoment(found, state.complete_from, state.timestamp_ms, state.before_base_ms)
     # Names come and go outside of the committer: only one that was there before and still is has a bucket elsewhere.
     away = tuple(name for name in known if name not in buckets and table.find_id(name) is not None)
     return TableMoment(table, table.schema, buckets, away)

@@ -128,16 +128,21 @@ class Partitions:
                     return None
             return self.get(table_id, name)
 
-    def drop(self, partition: PartitionInfo, ends: Sequence[int]) -> None:
-        """Drop a partition that is there, whose buckets end so; its record stays until `forget`.
+    def drop(self, partition: PartitionInfo, ends: Sequence[int], *, now_ms: int | None = None) -> None:
+        """Drop a partition that is there, whose buckets end so, at a moment (None: now).
 
-        Where it ended stays known beyond that: who stood in it is told by it whether anything was left to read.
+        Its record stays until `forget`. Where it ended stays known beyond that: who stood in it is told by it whether
+        anything was left to read.
         """
         records, table_id, partition_id = self._records, partition.table_id, partition.partition_id
         with records.lock:
             assert records.partitions[table_id][partition.name] == partition, "it is there"
             gone = GonePartition(
-                partition_id, partition.name, partition.first_offset, tuple(ends), self._clock.wall_ms()
+                partition_id,
+                partition.name,
+                partition.first_offset,
+                tuple(ends),
+                self._clock.wall_ms() if now_ms is None else now_ms,
             )
             key, word = partition_key(table_id, partition_id), dropped_key(table_id, partition_id)
             said = Put(gone_key(table_id, partition_id), encode(gone.to_json()), ABSENT)
@@ -145,6 +150,16 @@ class Partitions:
             del records.partitions[table_id][partition.name]
             records.dropped_partitions[table_id, partition_id] = partition
             records.gone.setdefault(table_id, {})[partition_id] = gone
+
+    def first_known_ms(self, table_id: int, kept_since_ms: int) -> int:
+        """Return the moment from which on all partitions are known that there were, if drops are kept for so long."""
+        records = self._records
+        with records.lock:
+            gone = records.gone.get(table_id, {}).values()
+            born = records.next_partition.get(table_id, 1) - 1
+            known = len(records.partitions[table_id]) + len(gone)
+            last_drop_ms = max((partition.dropped_ms for partition in gone), default=0)
+            return max(last_drop_ms, kept_since_ms) if known < born else last_drop_ms
 
     def births(self, table_id: int) -> int:
         """Return the id that the next partition of a table gets."""
@@ -158,14 +173,20 @@ class Partitions:
             return tuple(known[partition_id] for partition_id in sorted(known) if partition_id >= since)
 
     def forget_gone(self, table_id: int, dropped_before_ms: int) -> None:
-        """Forget where partitions ended that were dropped so long ago, except those that somebody still reads."""
+        """Forget where partitions ended that were dropped so long ago, except those that somebody still reads.
+
+        The one that was dropped last stays known: before that the table had rows that cannot be read any more.
+        """
         records = self._records
         with records.lock:
             known = records.gone.get(table_id, {})
+            newest = max(known, key=lambda partition_id: (known[partition_id].dropped_ms, partition_id), default=0)
             old = [
                 partition_id
                 for partition_id, gone in known.items()
-                if gone.dropped_ms < dropped_before_ms and (table_id, partition_id) not in records.dropped_partitions
+                if gone.dropped_ms < dropped_before_ms
+                and partition_id != newest
+                and (table_id, partition_id) not in records.dropped_partitions
             ][:WRITES_MAX]
             if old:
                 records.commit([Delete(gone_key(table_id, partition_id)) for partition_id in old])

@@ -95,6 +95,7 @@ class Committer:
         self._log = log
         self._tablets: Mapping[BucketId, Tablet] = {}
         self._refused = RefusedCalls()
+        self._stamp_ms = 0
         self._queue = WriteQueue(self._start)
         self._thread: threading.Thread | None = None
 
@@ -173,9 +174,19 @@ class Committer:
                     self.guard.adopt(tablet)
             self._lead({**self._tablets, **tablets})
             # Timestamps never go back: behind ones that are far ahead of the clock they go on, and do not stand still.
-            self._clock.go_on_from(max((tablet.state.timestamp_ms for tablet in tablets.values()), default=0))
+            self._stamp_ms = max([self._stamp_ms, *(tablet.state.timestamp_ms for tablet in tablets.values())])
+            self._clock.go_on_from(self._stamp_ms)
 
         self.run(add)
+
+    def stamp_ms(self) -> int:
+        """Return the present moment, as writes have it: never before that of any write; only inside a step."""
+        self._stamp_ms = max(self._stamp_ms, self._clock.wall_ms())
+        return self._stamp_ms
+
+    def pass_moment(self, timestamp_ms: int) -> None:
+        """Have every write from now on be of a later moment than this one; only inside a step."""
+        self._stamp_ms = max(self._stamp_ms, timestamp_ms + 1)
 
     def replace_tablet(self, tablet: Tablet) -> None:
         """Put a reopened bucket in the place of the failed one; only inside a step."""
@@ -272,7 +283,7 @@ class Committer:
 
     def _planned(self, calls: list[QueuedWrite]) -> WriteGroup:
         """Return calls as a group; one that cannot be planned is answered, and is not in it."""
-        group = WriteGroup(self._tablets, self._terms, self._clock, self._log.check, self._refused)
+        group = WriteGroup(self._tablets, self._terms, self.stamp_ms(), self._log.check, self._refused)
         for shape, alike in groupby(calls, key=lambda call: call.shape):
             for unit in [list(alike)] if shape is not None else [[call] for call in alike]:
                 group.add(unit)
@@ -282,6 +293,8 @@ class Committer:
         """Take a group from planned to answered."""
         unseen: dict[BucketId, BucketFailedError] = {}
         if group.entries:
+            if group.timestamp_ms < self._stamp_ms:
+                group.stamp(self._stamp_ms)
             try:
                 number = self._log.append(group.entries)
             except NotAppended as refused:

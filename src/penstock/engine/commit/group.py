@@ -2,6 +2,7 @@
 
 Calls are planned in order, each against all before it; a call whose plan fails leaves nothing
 behind. Neighbouring calls of the same shape are planned as one: their rows simply follow each other.
+All changes of a group have one timestamp, in every bucket: no moment falls into the middle of a call.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from penstock.model.place.bucket import BucketId
 from penstock.model.place.change import BatchKind
 from penstock.model.place.facts import NO_ID, BatchFacts
 from penstock.model.schema.schema import Schema
-from penstock.runtime.clock import Clock
 from penstock.tablet.merge.rule import Request
 from penstock.tablet.plan.plan import Plan
 from penstock.tablet.plan.planner import Met, Planned, Planner
@@ -91,16 +91,16 @@ class WriteGroup:
         self,
         tablets: Mapping[BucketId, Tablet],
         terms: Terms,
-        clock: Clock,
+        timestamp_ms: int,
         check: Callable[[], None],
         refused: RefusedCalls,
     ) -> None:
-        """Begin a group; `check` raises while the table takes no writes."""
+        """Begin a group of the moment `timestamp_ms`; `check` raises while the table takes no writes."""
         self._check = check
         self._refused = refused
         self._tablets = tablets
         self._terms = terms
-        self._clock = clock
+        self.timestamp_ms = timestamp_ms
         self._planners: dict[BucketId, Planner] = {}
         self.entries: dict[BucketId, list[Entry]] = {}
         self.accepted: list[QueuedWrite] = []
@@ -130,6 +130,12 @@ class WriteGroup:
             )
             error.__cause__ = unseen[hit[0]]
             call.done.set_exception(error)
+
+    def stamp(self, timestamp_ms: int) -> None:
+        """Move the group to a later moment: another was committed since it was planned."""
+        self.timestamp_ms = timestamp_ms
+        for entries in self.entries.values():
+            entries[:] = [(facts._replace(timestamp_ms=timestamp_ms), rows) for facts, rows in entries]
 
     def add(self, calls: Sequence[QueuedWrite]) -> None:
         """Plan calls of one shape together, or a single call; a failure is theirs alone."""
@@ -224,7 +230,6 @@ class WriteGroup:
         self, tablet: Tablet, bucket: BucketId, calls: list[QueuedWrite], plan: Plan, sizes: list[int]
     ) -> list[Entry]:
         """Cut the plan's rows into log batches: one for each writer's call, one for all that have no writer."""
-        timestamp_ms = max(self._clock.wall_ms(), tablet.state.timestamp_ms)
         bounds = list(accumulate(sizes, initial=0))
         if plan.batch.num_rows < len(plan.kept):
             bounds = np.concatenate([[0], np.cumsum(plan.kept)])[bounds].tolist()
@@ -240,7 +245,7 @@ class WriteGroup:
             facts = BatchFacts(
                 base_offset=plan.base_offset + start,
                 rows=end - start,
-                timestamp_ms=timestamp_ms,
+                timestamp_ms=self.timestamp_ms,
                 term=term,
                 schema_id=tablet.schema.schema_id,
                 kind=BatchKind.EMPTY if start == end and call.kind is BatchKind.DATA else call.kind,

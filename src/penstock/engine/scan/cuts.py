@@ -10,9 +10,12 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from penstock.engine.commit.committer import TableView
+from penstock.engine.scan.past_cut import past_cut
 from penstock.engine.settings import Settings
 from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.pins import not_led, pin, unpin
@@ -59,26 +62,26 @@ class Cuts:
         as_of: Mapping[TableBucket, int] | None = None,
         buckets: Sequence[TableBucket] | None = None,
         *,
+        timestamp_ms: int | None = None,
         principal: str,
     ) -> Cut:
         """Take and pin the present cut of some buckets (None: all), or pin the one given, for a principal.
 
+        With a timestamp the cut is that of the moment.
+
         Raises:
-            InvalidError: no such bucket, or `as_of` leaves one out.
+            InvalidError: no such bucket, or `as_of` leaves one out, or the moment is in the future.
             PartitionNotFoundError: a partition does not exist (any more).
-            OffsetOutOfRangeError: `as_of` is below a base or beyond an end.
+            OffsetOutOfRangeError: `as_of`, or the cut of the moment, is below a base or beyond an end.
             NotLeaderError: a bucket is not led here.
             TooManyScannersError: there are too many cuts, or too many of this caller.
         """
-        share = Share(principal, self._most)
-        with self._lock:
-            if not share.fits(self._callers[principal]):
-                raise share.refusal(TooManyScannersError, "the open cuts", "release some, or wait until they expire")
-            if len(self._cuts) >= self._most:
-                raise TooManyScannersError(
-                    "too many cuts are open; release some, or wait until they expire", max=self._most
-                )
+        self._check_room(principal)
         births = table.births_and_view()[0] if as_of is None and table.info.partitioned else None
+        if timestamp_ms is not None:
+            as_of, found_births = past_cut(table, timestamp_ms, buckets)
+            births = found_births if table.info.partitioned else None
+            buckets = tuple(as_of)
         if as_of is None:
             names = {table.bucket_id(bucket): bucket for bucket in (table.buckets() if buckets is None else buckets)}
         elif buckets is None:
@@ -88,12 +91,42 @@ class Cuts:
         cut_id, schema_id = uuid.uuid4().hex, table.info.schema_id
         holder = _holder(cut_id)
         offsets = _present(table, names, holder) if as_of is None else _given(table, names, as_of, holder)
+        return self._keep(cut_id, table, _Moment(names, offsets, births, schema_id), principal)
+
+    def open_together(self, tables: Sequence[OpenTable], *, principal: str) -> list[Cut]:
+        """Take and pin one cut of several tables, all of one moment: no table shows what came after another's offsets.
+
+        Raises:
+            NotLeaderError: a bucket is not led here.
+            TooManyScannersError: there are too many cuts, or too many of this caller.
+        """
+        for _ in tables:
+            self._check_room(principal)
+        cut_ids = [uuid.uuid4().hex for _ in tables]
+        moments = _pinned_together(tables, [_holder(cut_id) for cut_id in cut_ids])
+        return [
+            self._keep(cut_id, table, moment, principal)
+            for cut_id, table, moment in zip(cut_ids, tables, moments, strict=True)
+        ]
+
+    def _check_room(self, principal: str) -> None:
+        share = Share(principal, self._most)
+        with self._lock:
+            if not share.fits(self._callers[principal]):
+                raise share.refusal(TooManyScannersError, "the open cuts", "release some, or wait until they expire")
+            if len(self._cuts) >= self._most:
+                raise TooManyScannersError(
+                    "too many cuts are open; release some, or wait until they expire", max=self._most
+                )
+
+    def _keep(self, cut_id: str, table: OpenTable, moment: _Moment, principal: str) -> Cut:
+        names, offsets = moment.names, moment.offsets
         tablets = {bucket: tablet for bucket in offsets if (tablet := table.committer.tablets.get(bucket)) is not None}
         with self._lock:
             ids = {name: bucket for bucket, name in names.items()}
             self._cuts[cut_id] = _OpenCut(table, offsets, tablets, ids, self._clock.monotonic_ms(), principal)
             self._callers[principal] += 1
-        return Cut(cut_id, {names[bucket]: offset for bucket, offset in offsets.items()}, births, schema_id)
+        return Cut(cut_id, {names[bucket]: at for bucket, at in offsets.items()}, moment.births, moment.schema_id)
 
     def find(self, cut_id: str, name: TableBucket) -> BucketId | None:
         """Return the bucket that a name stood for when the cut was opened; None if the cut does not know it."""
@@ -168,6 +201,66 @@ def _present(table: OpenTable, buckets: Mapping[BucketId, TableBucket], holder: 
             # Compaction passed between view and pin; the next view is beyond it.
             continue
         return offsets
+
+
+class _Moment(NamedTuple):
+    """A table at the moment of a cut: how its buckets are named, where they stand, the id of the next partition."""
+
+    names: Mapping[BucketId, TableBucket]
+    offsets: Mapping[BucketId, int]
+    births: int | None
+    schema_id: int
+
+
+def _pinned_together(tables: Sequence[OpenTable], holders: Sequence[PinHolder]) -> list[_Moment]:
+    """Pin the present of several tables, each for a holder of its own."""
+    while True:
+        births = [table.births() if table.info.partitioned else None for table in tables]
+        schemas = [table.info.schema_id for table in tables]
+        views = _views_together(tables)
+        found = [_moment(*of) for of in zip(tables, views, births, schemas, strict=True)]
+        if None in found:
+            # A partition was dropped right after; the next views are without it.
+            continue
+        moments = [moment for moment in found if moment is not None]
+        pinned: list[tuple[OpenTable, PinHolder, _Moment]] = []
+        try:
+            for table, holder, moment in zip(tables, holders, moments, strict=True):
+                pin(table, holder, moment.offsets)
+                pinned.append((table, holder, moment))
+        except BaseException as error:
+            for table, holder, moment in pinned:
+                unpin(table, holder, moment.offsets)
+            if isinstance(error, OffsetOutOfRangeError):
+                # Compaction passed between view and pin; the next views are beyond it.
+                continue
+            raise
+        return moments
+
+
+def _views_together(tables: Sequence[OpenTable]) -> list[TableView]:
+    """Return views of one moment: while it looks, no table publishes, so nothing is acknowledged in between."""
+    with ExitStack() as stack:
+        # In the order of ids, whoever asks; nobody else holds two of these locks.
+        for table in sorted(tables, key=lambda table: table.info.table_id):
+            stack.enter_context(table.committer.published)
+        return [table.view for table in tables]
+
+
+def _moment(table: OpenTable, view: TableView, births: int | None, schema_id: int) -> _Moment | None:
+    """Return a table as a view has it; None if the view shows a partition that is dropped by now.
+
+    Raises:
+        NotLeaderError: a bucket is not led here.
+    """
+    names = {bucket: name for bucket in view if (name := table.find_name(bucket)) is not None}
+    for name in table.buckets():
+        bucket = table.find_id(name)
+        if bucket is not None and bucket not in view and (births is None or bucket.partition_id < births):
+            raise not_led(name)
+    if len(names) < len(view):
+        return None
+    return _Moment(names, {bucket: view[bucket].visible for bucket in names}, births, schema_id)
 
 
 def _all_of(table: OpenTable, as_of: Mapping[TableBucket, int]) -> dict[BucketId, TableBucket]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -16,6 +16,7 @@ from typing import Final
 
 from penstock.engine.catalog.identity import Identity
 from penstock.engine.home.memory_budget import MemoryBudget
+from penstock.engine.scan.cut_calls import CutCalls
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.named_cuts import NamedCuts
 from penstock.engine.scan.page_reader import PageReader
@@ -35,9 +36,8 @@ from penstock.errors import (
     UnknownOrExpiredScannerError,
     UnsupportedError,
 )
-from penstock.model.node.calls import Cut, OpenScan, Page, ScannerInfo
-from penstock.model.node.principal import ActsForPrincipal
-from penstock.model.place.bucket import BucketId, TableBucket
+from penstock.model.node.calls import OpenScan, Page, ScannerInfo
+from penstock.model.place.bucket import BucketId
 from penstock.runtime.clock import Clock
 from penstock.runtime.metrics import Metrics
 from penstock.tablet.view.view import TabletView
@@ -49,7 +49,7 @@ FindLeased = Callable[..., tuple[OpenTable, BucketId]]
 """Find a bucket that a lease of a principal holds: (lease_id, table_id, bucket, offset, principal=)."""
 
 
-class ScanService(ActsForPrincipal):
+class ScanService(CutCalls):
     """The scan sessions of a node and the cuts that they read at, for one principal.
 
     Implements `penstock.model.node.facets.scan.ScanFacet`. Thread-safe by the locks of its registry, cuts and
@@ -75,15 +75,12 @@ class ScanService(ActsForPrincipal):
 
         `check_open` refuses calls to a node that was closed.
         """
-        super().__init__(principal)
-        self._tables = tables
+        super().__init__(tables, cuts, named_cuts, principal=principal)
         self._holding = holding
         self._find_leased = find_leased
         self._check_open = check_open
         self._settings = settings
         self._clock = clock
-        self._cuts = cuts
-        self._named_cuts = named_cuts
         self._identity = identity
         self._ahead = ReadAhead(MemoryBudget.of(settings).pages_ahead(settings.page_bytes))
         # To work them out takes as long as to read a small page, and the same few are asked for again and again.
@@ -91,24 +88,6 @@ class ScanService(ActsForPrincipal):
         self._registry = ScannerRegistry(settings, clock, metrics)
         self._pages = metrics.counter("penstock_scanner_pages")
         self._bytes = metrics.counter("penstock_scanner_bytes")
-
-    def open_cut(
-        self,
-        table_id: int,
-        *,
-        as_of: Mapping[TableBucket, int] | None = None,
-        buckets: Sequence[TableBucket] | None = None,
-    ) -> Cut:
-        """Take and pin the present cut, or pin the one given."""
-        return self._cuts.open(self._tables(table_id), as_of, buckets, principal=self._principal)
-
-    def release_cut(self, cut_id: str) -> None:
-        """Unpin a cut; idempotent."""
-        self._cuts.release(cut_id)
-
-    def named_cut(self, table_id: int, name: str, ttl_ms: int) -> Cut:
-        """Return the cut of that name, which the first to ask fixes."""
-        return self._named_cuts.take(self._tables(table_id), name, ttl_ms, principal=self._principal)
 
     def open(self, call: OpenScan) -> Page:
         """Open a session over one bucket and return its first page (call 0); without rows there is no session.

@@ -261,7 +261,8 @@ class OpenTable:
         # One that nobody leads just now is opened to see where it ends.
         closed = self._opened({partition: [bucket for bucket, tablet in tablets.items() if tablet is None]})
         leaving = [tablet or closed[bucket] for bucket, tablet in tablets.items()]
-        self._catalog.partitions.drop(partition, [tablet.view.visible for tablet in leaving])
+        ends = [tablet.view.visible for tablet in leaving]
+        self._catalog.partitions.drop(partition, ends, now_ms=self.committer.stamp_ms())
         self.dropped.add({self._names[tablet.bucket]: tablet for tablet in leaving})
         self.committer.remove_tablets(ids)
 
@@ -269,6 +270,15 @@ class OpenTable:
         """Return the id that the next partition gets, and a view that has every one born before and not dropped."""
         with self._lock:
             return self._catalog.partitions.births(self.info.table_id), self.view
+
+    def partitions_known_since(self, now_ms: int) -> int:
+        """Return the moment from which on the table had no partition but those that there are now, and younger ones."""
+        kept_ms = self.info.options.log_retention_ms
+        return self._catalog.partitions.first_known_ms(self.info.table_id, 0 if kept_ms is None else now_ms - kept_ms)
+
+    def births(self) -> int:
+        """Return the id that the next partition gets."""
+        return self._catalog.partitions.births(self.info.table_id)
 
     def open_left(self, partition: PartitionInfo) -> None:
         """Open the buckets of a partition that was dropped before, for those who hold it."""

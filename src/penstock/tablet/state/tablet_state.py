@@ -32,6 +32,7 @@ class TabletState:
     entries: dict[str, FileEntry]
     visible: int
     group: int = -1
+    before_base_ms: int | None = None
 
     def manifest(self, bucket: BucketId, number: int, *, log_start: int, spans: tuple[SpanEntry, ...]) -> Manifest:
         """Return the state as a manifest; all that is visible must be durable."""
@@ -47,5 +48,6 @@ class TabletState:
             writer_state=self.writers.to_bytes(),
             owner_state=self.owners.to_bytes(),
             group=self.group,
+            before_base_ms=self.before_base_ms,
             spans=spans,
         )

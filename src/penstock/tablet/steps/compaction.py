@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.codec.stored.manifest import FileEntry
-from penstock.log.batch_directory import BatchDirectory, concat
+from penstock.log.batch_directory import UNKNOWN, BatchDirectory, concat
 from penstock.log.data_file import DataFile, write_data_file
 from penstock.model.place.change import OFFSET_MAX
 from penstock.tablet.schema import TabletSchema
@@ -142,15 +142,23 @@ def _complete_from(tablet: Tablet, base: int) -> int:
 def _publish_base(tablet: Tablet, base: int) -> None:
     tablet.sync_log()
     state = tablet.state
-    before, state.base = state.base, base
+    before, before_ms = state.base, state.before_base_ms
+    state.base, state.before_base_ms = base, _before_base_ms(tablet, base)
     try:
         tablet.files.write_manifest(
             tablet.make_manifest(sealed=state.sealed, entries=state.entries, log_start=tablet.log_start)
         )
     except OSError:
-        state.base = before
+        state.base, state.before_base_ms = before, before_ms
         raise
     tablet.refresh_view()
+
+
+def _before_base_ms(tablet: Tablet, base: int) -> int:
+    """Return when the last change before a base was made; when the newest of all was, if that is not known."""
+    found = tablet.view.directory(base - 1, base).timestamps_of(np.array([base - 1], np.int64))
+    known = int(found[0])
+    return tablet.state.timestamp_ms if known == UNKNOWN else known
 
 
 def _groups(tablet: Tablet, base: int) -> Iterator[tuple[Span, ...]]:

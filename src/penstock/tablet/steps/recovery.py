@@ -120,9 +120,17 @@ def _assemble(
         closed=(),
         entries=entries,
         visible=segments[-1][1].end_offset if segments else start,
+        before_base_ms=None if manifest is None else _before_base_ms(manifest),
     )
     _load_tails(state, segments, schema)
     return state
+
+
+def _before_base_ms(manifest: Manifest) -> int | None:
+    if manifest.before_base_ms is None and manifest.base == manifest.durable_end:
+        # All of the log is before the base.
+        return manifest.timestamp_ms
+    return manifest.before_base_ms
 
 
 def _load_tails(state: TabletState, segments: list[tuple[str, Segment]], schema: TabletSchema) -> None:

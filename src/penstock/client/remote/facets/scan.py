@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import itertools
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
@@ -38,6 +39,18 @@ class RemoteScan:
         """Take and pin the present cut, or pin the one given."""
         named = None if buckets is None else list(buckets)
         return self._calls.ask(wire.OPEN_CUT, table_id=table_id, as_of=as_of, buckets=named)
+
+    def open_cut_at(self, table_id: int, timestamp_ms: int, *, buckets: Sequence[TableBucket] | None = None) -> Cut:
+        """Pin the cut of a moment of the past."""
+        named = None if buckets is None else list(buckets)
+        return self._calls.ask(wire.OPEN_CUT_AT, table_id=table_id, timestamp_ms=timestamp_ms, buckets=named)
+
+    def open_cuts(self, table_ids: Sequence[int]) -> builtins.list[Cut]:
+        """Take and pin one cut of several tables, all of one moment."""
+        cuts = self._calls.ask(wire.OPEN_CUTS, table_ids=tuple(table_ids))
+        if len(cuts) != len(table_ids):
+            raise InvalidError("the server cut other tables than were asked for", asked=len(table_ids), cut=len(cuts))
+        return cuts
 
     def release_cut(self, cut_id: str) -> None:
         """Unpin a cut; idempotent."""

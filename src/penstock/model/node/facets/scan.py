@@ -26,6 +26,12 @@ class ScanFacet(Protocol):
     ) -> Cut:
         """Take and pin the present cut, or pin the one given."""
 
+    def open_cut_at(self, table_id: int, timestamp_ms: int, *, buckets: Sequence[TableBucket] | None = None) -> Cut:
+        """Pin the cut of a moment of the past: in each bucket, the first offset with a later timestamp."""
+
+    def open_cuts(self, table_ids: Sequence[int]) -> list[Cut]:
+        """Take and pin one cut of several tables, all of one moment."""
+
     def release_cut(self, cut_id: str) -> None:
         """Unpin a cut; idempotent."""
 
