@@ -26,34 +26,24 @@ def whole_updates(blocks: Iterable[InputBlock]) -> Iterator[InputBlock]:
             joined = block
         held = None
         if _ends_before_update(joined):
-            joined, held = _part(joined, 0, joined.rows - 1), _part(joined, joined.rows - 1, joined.rows)
+            joined, held = joined.part(0, joined.rows - 1), joined.part(joined.rows - 1, joined.rows)
         if joined.rows:
             yield joined
     if held is not None:
         yield held
 
 
-def _columns(block: InputBlock) -> dict[str, Any]:
-    data = block.data
-    return dict(zip(data.schema.names, data.columns, strict=True)) if isinstance(data, pa.RecordBatch) else data
-
-
 def _ends_before_update(block: InputBlock) -> bool:
-    kinds = _columns(block).get(CHANGE_TYPE)
+    kinds = block.columns.get(CHANGE_TYPE)
     if kinds is None or not block.rows:
         return False
     last = kinds[block.rows - 1]
     return str(last) == ChangeType.UPDATE_BEFORE.value
 
 
-def _part(block: InputBlock, start: int, end: int) -> InputBlock:
-    columns = {name: values[start:end] for name, values in _columns(block).items()}
-    return InputBlock(columns, end - start, block.file, block.unit, block.numbers[start:end])
-
-
 def _joined(first: InputBlock, second: InputBlock) -> InputBlock | None:
     """Return both as one; None if they have other names, or are of two files."""
-    head, rest = _columns(first), _columns(second)
+    head, rest = first.columns, second.columns
     if head.keys() != rest.keys() or first.file != second.file:
         return None
     columns = {name: _concatenated(head[name], rest[name]) for name in rest}

@@ -16,6 +16,10 @@ from penstock.errors import SchemaMismatchError
 from penstock.model.place.system_columns import CHANGE_TYPE
 
 BLOCK_BYTES: Final = 1 << 20
+TRUE_VALUES: Final = ("true", "True", "TRUE", "1")
+# Arrow's words for a heading without an end of line after it, or nothing but ends of lines.
+NO_ROWS: Final = "cannot infer number of columns"
+FALSE_VALUES: Final = ("false", "False", "FALSE", "0")
 _ROW: Final = re.compile(r"Row #(\d+): ")
 _COLUMN: Final = re.compile(r"In CSV column #(\d+): ")
 
@@ -34,8 +38,8 @@ def read_csv(stream: BinaryIO, schema: pa.Schema, file: str, delimiter: str = ",
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
         null_values=[""],
-        true_values=["true", "True", "TRUE", "1"],
-        false_values=["false", "False", "FALSE", "0"],
+        true_values=list(TRUE_VALUES),
+        false_values=list(FALSE_VALUES),
     )
     try:
         reader = pyarrow.csv.open_csv(stream, options, parse, convert)
@@ -45,7 +49,8 @@ def read_csv(stream: BinaryIO, schema: pa.Schema, file: str, delimiter: str = ",
             yield InputBlock(_columns(batch, schema, file, numbers), batch.num_rows, file, "row", numbers)
             first += batch.num_rows
     except pa.ArrowInvalid as error:
-        raise _wrong(error, file) from error
+        if NO_ROWS not in str(error):
+            raise wrong_csv(error, file) from error
 
 
 def _csv_type(kind: pa.DataType) -> pa.DataType:
@@ -68,7 +73,8 @@ def _columns(batch: pa.RecordBatch, schema: pa.Schema, file: str, numbers: range
     return columns
 
 
-def _wrong(error: pa.ArrowInvalid, file: str) -> SchemaMismatchError:
+def wrong_csv(error: pa.ArrowInvalid, file: str) -> SchemaMismatchError:
+    """Return what Arrow says of a file, with the place if it names one."""
     reason = str(error).splitlines()[0]
     row, column = _ROW.search(reason), _COLUMN.search(reason)
     facts: dict[str, Any] = {"file": file}

@@ -18,10 +18,14 @@ from typing import BinaryIO, Final, cast
 import pyarrow as pa
 import pyarrow.parquet
 
+from penstock.cli.input.bad_rows import BadRows
 from penstock.cli.input.csv_file import read_csv
+from penstock.cli.input.csv_rows import read_csv_rows
 from penstock.cli.input.input_block import InputBlock
 from penstock.cli.input.json_rows import Arrange, read_json
+from penstock.cli.input.opened_text import opened_text
 from penstock.cli.input.row_shapes import same_shapes
+from penstock.cli.input.text_values import dates_as_timestamps
 from penstock.cli.terminal.options import InputFormat
 from penstock.errors import InvalidError, NotFoundError, SchemaMismatchError
 
@@ -47,7 +51,8 @@ _FILE_MAGIC: Final = b"ARROW1"
 class InputFile:
     """A file to read rows from; it is looked at before anything is written."""
 
-    def __init__(self, name: str, given: InputFormat | None) -> None:
+    def __init__(self, name: str, given: InputFormat | None, delimiter: str | None = None) -> None:
+        self._given_delimiter = delimiter
         self.name = "stdin" if name == STDIN else name
         self._path = None if name == STDIN else Path(name)
         self.format = given or _guess(name)
@@ -65,8 +70,22 @@ class InputFile:
             return 0
         return self.size if self._stream.closed else self._stream.tell()
 
-    def blocks(self, schema: pa.Schema, arrange: Arrange = same_shapes) -> Iterator[InputBlock]:
+    @property
+    def uniform(self) -> bool:
+        """Tell whether all rows have the same columns: those of a heading or a schema."""
+        return self.format not in (InputFormat.JSON, InputFormat.NDJSON)
+
+    def blocks(
+        self,
+        schema: pa.Schema,
+        arrange: Arrange = same_shapes,
+        bad: BadRows | None = None,
+        *,
+        keyed: bool = True,
+    ) -> Iterator[InputBlock]:
         """Yield the rows, towards the types of a table; `arrange` cuts rows of JSON into pieces of the same names.
+
+        Rows that are wrong are given to `bad`, if there is one; in a `keyed` table a row without values is none.
 
         Raises:
             SchemaMismatchError: the file is not of its format, or a value does not fit; names the place.
@@ -78,16 +97,26 @@ class InputFile:
                 self._stream = stack.enter_context(self._path.open("rb"))
             match self.format:
                 case InputFormat.CSV:
-                    yield from read_csv(self._plain(), schema, self.name, self._delimiter)
+                    text = opened_text(self._plain(), self.name)
+                    if text is None or not text.peek().strip():
+                        raise SchemaMismatchError("the csv is empty; its first line names the columns", file=self.name)
+                    if bad is None:
+                        yield from read_csv(text, schema, self.name, self._delimiter)
+                    else:
+                        yield from read_csv_rows(text, schema, self.name, self._delimiter, bad, keyed=keyed)
                 case InputFormat.JSON | InputFormat.NDJSON:
-                    yield from read_json(self._plain(), schema, self.name, arrange)
+                    text = opened_text(self._plain(), self.name)
+                    if text is not None:
+                        yield from read_json(text, schema, self.name, arrange, bad)
                 case InputFormat.PARQUET:
-                    yield from self._read_arrow(_parquet_batches(_seekable(self._stream, stack)))
+                    yield from self._read_arrow(_parquet_batches(_seekable(self._stream, stack)), schema)
                 case InputFormat.ARROW:
-                    yield from self._read_arrow(_arrow_batches(self._stream, stack))
+                    yield from self._read_arrow(_arrow_batches(self._stream, stack), schema)
 
     @property
     def _delimiter(self) -> str:
+        if self._given_delimiter is not None:
+            return self._given_delimiter
         return "\t" if self.name.removesuffix(".gz").endswith(".tsv") else ","
 
     def _plain(self) -> BinaryIO:
@@ -96,10 +125,11 @@ class InputFile:
             return self._stream
         return cast(BinaryIO, gzip.GzipFile(fileobj=self._stream))
 
-    def _read_arrow(self, batches: Iterator[pa.RecordBatch]) -> Iterator[InputBlock]:
+    def _read_arrow(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[InputBlock]:
         first = 1
         try:
-            for batch in batches:
+            for read in batches:
+                batch = dates_as_timestamps(read, schema)
                 rows = max(1, min(BLOCK_ROWS, BLOCK_BYTES * batch.num_rows // max(1, batch.nbytes)))
                 for start in range(0, batch.num_rows, rows):
                     part = batch.slice(start, rows)

@@ -34,8 +34,8 @@ class RowWriter:
         """Return how many rows are durable and visible."""
         return self._applied + self._writer.acknowledged_rows
 
-    def take(self, block: InputBlock) -> None:
-        """Write a block, soon.
+    def take(self, block: InputBlock, *, uniform: bool = True) -> None:
+        """Write a block, soon; a bad row ends it, whether its file is `uniform` or not.
 
         Raises:
             InvalidError: the block does not fit; the message names the place, and all before it is written.

@@ -20,7 +20,8 @@ from penstock.errors import InvalidError, SchemaMismatchError
 
 # What conversions raise for text that is no value of the type.
 _ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
-_ZONE: Final = r"(Z|[+-]\d\d(:?\d\d)?)$"
+_ZONE: Final = r"(Z|:.*[+-]\d\d(:?\d\d)?)$"
+_DATE: Final = r"^\d{4}-\d\d-\d\d$"
 
 
 def from_texts(texts: pa.Array, field: pa.Field) -> pa.Array:
@@ -45,6 +46,16 @@ def from_json(values: Sequence[Any], field: pa.Field) -> Any:
     if not _holds_text(kind):
         return list(values)
     return _converted(values, field, lambda part: _from_objects(part, kind))
+
+
+def dates_as_timestamps(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows whose dates are midnights where their column is a timestamp."""
+    for at, found in enumerate(batch.schema):
+        index = schema.get_field_index(found.name)
+        if index >= 0 and arrow.is_date(found.type) and arrow.is_timestamp(schema.field(index).type):
+            wanted = schema.field(index).with_nullable(True)
+            batch = batch.set_column(at, wanted, batch.column(at).cast(wanted.type))
+    return batch
 
 
 def from_word(text: str, field: pa.Field) -> Any:
@@ -75,12 +86,16 @@ def _converted(values: Any, field: pa.Field, convert: Callable[[Any], pa.Array])
 
 
 def _first_failing(values: Any, convert: Callable[[Any], object]) -> int:
-    for row in range(len(values)):
+    start, end = 0, len(values)
+    while end - start > 1:
+        middle = (start + end) // 2
         try:
-            convert(values[row : row + 1])
+            convert(values[start:middle])
         except _ERRORS:
-            return row
-    return 0
+            end = middle
+        else:
+            start = middle
+    return start
 
 
 def _read(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -101,9 +116,15 @@ def _decoded(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if arrow.is_binary(kind) or arrow.is_large_binary(kind):
         return pa.array([None if v is None else _unbase64(v) for v in values.to_pylist()], kind)
     if arrow.is_timestamp(kind) and kind.tz is not None and arrow.is_string(values.type):
-        utc = pc.binary_join_element_wise(values, "Z", "")
+        # A date is its midnight.
+        whole = pc.if_else(pc.match_substring_regex(values, _DATE), _joined(values, "T00:00:00"), values)
+        utc = _joined(whole, "Z")
         values = pc.if_else(pc.match_substring_regex(values, _ZONE), values, utc)
     return values.cast(kind)
+
+
+def _joined(texts: pa.Array, end: str) -> pa.Array:
+    return pc.binary_join_element_wise(texts, end, "")
 
 
 def _text_type(kind: pa.DataType) -> pa.DataType:

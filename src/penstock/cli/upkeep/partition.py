@@ -69,6 +69,7 @@ def list_partitions(
     """List a table's partitions with their size."""
     with open_connection(context, url) as connection:
         handle = connection.table(table)
+        _require_partitions(handle)
         figures = {name: dict.fromkeys(PARTITIONS.names[1:], 0) for name in handle.list_partitions()}
         for found in handle.stats().buckets:
             sums = figures.get(found.bucket.partition or "")
@@ -115,15 +116,19 @@ def read_partition(table: Table, name: str) -> dict[str, Any]:
         InvalidError: they are not those of the partition columns.
         UnsupportedError: the table is not partitioned.
     """
+    _require_partitions(table)
     by = table.info.partitioned_by
-    if not by:
-        raise UnsupportedError("the table is not partitioned", table=table.path)
     given = dict(part.partition("=")[::2] for part in name.split("/"))
     if sorted(given) != sorted(by) or len(given) != name.count("/") + 1:
         shown = "/".join(f"{column}=..." for column in by)
         raise InvalidError(f"a partition of this table is named as {shown}; this is {name!r}", table=table.path)
     columns = partition_columns(table.info.schema, by)
     return parse_partition_name(columns, "/".join(f"{column}={given[column]}" for column in by))
+
+
+def _require_partitions(table: Table) -> None:
+    if not table.info.partitioned:
+        raise UnsupportedError("the table is not partitioned", table=table.path)
 
 
 def _rows(table: Table, values: dict[str, Any]) -> str:
