@@ -22,6 +22,7 @@ from penstock.client.leases.lease import Lease, acquire
 from penstock.client.leases.lease_request import Leasable
 from penstock.client.link.buckets import BucketName, resolve_bucket
 from penstock.client.link.link import Link
+from penstock.client.link.progress import ProgressLike, read_progress
 from penstock.client.pages.page_scanner import PageScanner
 from penstock.client.scan.request import check_limit, compile_filter, project
 from penstock.client.scan.scan import Scan
@@ -52,10 +53,12 @@ def connect(
     token: str | None = None,
     tls: Mapping[str, str | Path] | None = None,
     settings: Mapping[str, Any] | None = None,
+    progress: ProgressLike = False,
 ) -> Connection:
     """Open a directory (created if absent, locked while open), or connect to a server by its URL.
 
-    `settings` are those of the node that a directory becomes, by their dotted names.
+    `settings` are those of the node that a directory becomes, by their dotted names. With `progress=True` scans and
+    writers that last longer than a second show on stderr how far they are; a function is called with a `Progress`.
 
     Raises:
         DirectoryInUseError: another process, or this one, has the directory open; names the holder.
@@ -64,6 +67,7 @@ def connect(
         PermissionDeniedError: the server does not know the token.
         UnsupportedError: a directory, where only the client is installed.
     """
+    read_progress(progress)
     name = os.fspath(target) if isinstance(target, str | os.PathLike) else ""
     if not isinstance(name, str) or not name or "\0" in name:
         raise InvalidError("connect to a directory or a penstock:// url", target=repr(target))
@@ -76,14 +80,14 @@ def connect(
     if name.startswith(SCHEMES):
         if settings is not None:
             raise InvalidError("a server has its own settings; set them there", url=name)
-        return Connection(_remote(name, token, tls), name, distant=True)
+        return Connection(_remote(name, token, tls), name, distant=True, progress=progress)
     if "://" in name:
         raise InvalidError(f"a server's url begins with {' or '.join(SCHEMES)}", url=name)
     if _HOST_AND_PORT.fullmatch(name) and not Path(name).exists():
         raise InvalidError(f"that looks like a server; its url is {SCHEMES[0]}{name}", target=name)
     if token is not None or tls is not None:
         raise InvalidError("token and tls go with a server's url", directory=name)
-    return Connection(_embedded(name, settings), name)
+    return Connection(_embedded(name, settings), name, progress=progress)
 
 
 def _remote(url: str, token: str | None, tls: Mapping[str, str | Path] | None) -> Node:
@@ -108,8 +112,8 @@ class Connection:
     It belongs to the process that made it: after a fork, connect again.
     """
 
-    def __init__(self, node: Node, name: str, *, distant: bool = False) -> None:
-        self._link = Link(node, name, distant=distant)
+    def __init__(self, node: Node, name: str, *, distant: bool = False, progress: ProgressLike = False) -> None:
+        self._link = Link(node, name, distant=distant, on_progress=read_progress(progress))
 
     def create_database(self, name: str, if_not_exists: bool = False) -> None:
         """Create a database.

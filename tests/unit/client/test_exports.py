@@ -7,7 +7,7 @@ import penstock
 
 EXPORTS = [
     *("AggFunction", "ChangeStream", "Connection", "EARLIEST", "LATEST", "MergeEngine", "Offsets", "PageScanner"),
-    *("PenstockError", "Scan", "ScanBuilder", "ScanSource", "Schema", "Table", "TableBucket", "TableInfo"),
+    *("PenstockError", "Progress", "Scan", "ScanBuilder", "ScanSource", "Schema", "Table", "TableBucket", "TableInfo"),
     *(
         "Cut",
         "Lease",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 import weakref
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from penstock.client.link.progress import Meter, OnProgress
 from penstock.client.link.request_id import one_request
 from penstock.client.link.retry import Retry
 from penstock.client.link.writer_identity import WriterIdentities
@@ -24,8 +26,19 @@ class Link:
     forked child, whose copies of the node's threads and files are not its own.
     """
 
-    def __init__(self, node: Node, name: str, retry: Retry | None = None, *, distant: bool = False) -> None:
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        retry: Retry | None = None,
+        *,
+        distant: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> None:
         self.name = name
+        self.monotonic = time.monotonic
+        """The clock of what is measured for the caller."""
+        self._on_progress = on_progress
         # Whether answers travel, so that asking early saves time.
         self.distant = distant
         self.retry = retry or Retry()
@@ -72,6 +85,10 @@ class Link:
                 raise type(error)(
                     f"{error.message}; an earlier try of this call got no answer, and {_MAYBE_DONE}", **error.facts
                 ) from error
+
+    def meter(self, what: str, table: str) -> Meter | None:
+        """Return what measures a reading or writing of a table, None if nobody wants to know."""
+        return None if self._on_progress is None else Meter(self._on_progress, what, table, monotonic=self.monotonic)
 
     @property
     def reading_retry(self) -> Retry:

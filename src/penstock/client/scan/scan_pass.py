@@ -61,6 +61,16 @@ class ScanProgress:
         """Return the progress of a pass that has received nothing."""
         return cls(list(plan.positions), plan.request.limit)
 
+    def fraction(self, plan: ScanPlan) -> float | None:
+        """Return how much was received, about: the part of the offsets that were passed; None under a limit."""
+        if self.limit is not None:
+            return None
+        ends = [position.log_offset for position in plan.positions]
+        begun = [end if p.next_offset is None else p.next_offset for p, end in zip(plan.positions, ends, strict=True)]
+        now = [end if p.next_offset is None else p.next_offset for p, end in zip(self.positions, ends, strict=True)]
+        whole = sum(ends) - sum(begun)
+        return (sum(now) - sum(begun)) / whole if whole else None
+
     def receive(self, step: Step) -> pa.RecordBatch:
         """Count a step as received; return its rows."""
         self.index, (batch, next_offset) = step
@@ -85,6 +95,7 @@ class ScanPass:
         self._pages: PageAhead[Sequence[Step]] | PageInTurn[Sequence[Step]] | None = None
         # What was not given yet of the page that arrived last, in reverse.
         self._page: list[Step] = []
+        self._meter = plan.link.meter("scan of", plan.info.path)
 
     def hurry(self) -> None:
         """Say that all rows are taken as soon as they come; without effect once reading has begun."""
@@ -144,6 +155,8 @@ class ScanPass:
             # Closed meanwhile: what the caller does not get must not count as received.
             return None
         batch = self.progress.receive(self._page.pop())
+        if self._meter is not None:
+            self._meter.add(batch.num_rows, lambda: self.progress.fraction(self._plan))
         if not batch.num_rows:
             return None
         if batch.schema.equals(self._plan.schema):
@@ -155,6 +168,8 @@ class ScanPass:
         with self._moving:
             if self.state in (PassState.UNREAD, PassState.READING):
                 self.state = state
+                if self._meter is not None and state is not PassState.READING:
+                    self._meter.end(whole=state is PassState.ENDED)
 
 
 def _steps(plan: ScanPlan, hurried: bool) -> Generator[Sequence[Step], None, None]:

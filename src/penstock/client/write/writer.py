@@ -117,6 +117,7 @@ class Writer:
         self._closed = False
         self._failure: BaseException | None = None
         self._acknowledged = 0
+        self._meter = link.meter("write to", info.path)
         self._thread = threading.Thread(target=self._run, name=f"penstock-writer-{self._path}", daemon=True)
         self._thread.start()
 
@@ -196,6 +197,8 @@ class Writer:
             finally:
                 self._closed = True
                 self._changed.notify_all()
+                if self._meter is not None:
+                    self._meter.end(whole=False)
 
     def __enter__(self) -> Writer:
         return self
@@ -357,3 +360,5 @@ class Writer:
     def _acknowledge(self, result: WriteResult) -> None:
         self._identity.sequence += 1
         self._acknowledged += result.rows
+        if self._meter is not None:
+            self._meter.add(result.rows)
