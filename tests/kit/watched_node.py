@@ -22,6 +22,8 @@ class CallRules:
         self._before: dict[str, deque[PenstockError]] = defaultdict(deque)
         self._after: dict[str, deque[PenstockError]] = defaultdict(deque)
         self._hooks: dict[str, Callable[[], object]] = {}
+        self._shapes: dict[str, Callable[[Any], Any]] = {}
+        self._answers: dict[str, Callable[[Any], Any]] = {}
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
 
     def names(self, *facets: str) -> list[str]:
@@ -46,6 +48,14 @@ class CallRules:
         """Have `hook` called before each call of a target."""
         self._hooks[target] = hook
 
+    def shape(self, target: str, shape: Callable[[Any], Any]) -> None:
+        """Have the first argument of each call of a target replaced by what `shape` makes of it."""
+        self._shapes[target] = shape
+
+    def answer(self, target: str, answer: Callable[[Any], Any]) -> None:
+        """Have what each call of a target returns replaced by what `answer` makes of it."""
+        self._answers[target] = answer
+
     def clear(self) -> None:
         """Forget the calls so far, the faults and the hooks."""
         with self._lock:
@@ -53,6 +63,7 @@ class CallRules:
         self._before.clear()
         self._after.clear()
         self._hooks.clear()
+        self._answers.clear()
 
     def perform(self, target: str, method: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
         """Make a call as the rules say."""
@@ -63,7 +74,11 @@ class CallRules:
             self._hooks[target]()
         if refused is not None:
             raise refused
+        if target in self._shapes:
+            given = (self._shapes[target](given[0]), *given[1:])
         result = method(*given, **named)
+        if target in self._answers:
+            result = self._answers[target](result)
         with self._lock:
             lost = self._after[target].popleft() if self._after[target] else None
         if lost is not None:

@@ -1,12 +1,13 @@
-"""What the client's unit tests share: a fake node, and a link to it that never sleeps."""
+"""What the client's unit tests share: a node on memory parts, and a link to it whose pauses take no time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain, count
 from typing import Any
 
 import pytest
-from tests.unit.client.fake_node import FakeNode
+from tests.kit.client_node import ClientNode
 
 from penstock.client.link.link import Link
 from penstock.client.link.retry import Retry
@@ -15,7 +16,7 @@ from penstock.model.table.spec import make_spec
 
 
 class ManualTime:
-    """Time that passes only while somebody pauses."""
+    """Time that passes only while a caller pauses."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -38,18 +39,23 @@ def manual_time() -> ManualTime:
 
 
 @pytest.fixture
-def node() -> FakeNode:
-    return FakeNode()
+def node() -> Iterator[ClientNode]:
+    node = ClientNode()
+    yield node
+    node.rules.clear()
+    node.engine.close()
 
 
 @pytest.fixture
-def link(node: FakeNode, manual_time: ManualTime) -> Link:
-    return Link(node, "fake", manual_time.retry())
+def link(node: ClientNode, manual_time: ManualTime) -> Link:
+    return Link(node, "memory", manual_time.retry())
 
 
 @pytest.fixture
-def make_table(link: Link, node: FakeNode) -> Callable[..., Table]:
+def make_table(link: Link, node: ClientNode) -> Callable[..., Table]:
+    paths = chain(["shop.orders"], (f"shop.orders_{number}" for number in count(2)))
+
     def make(ddl: str = "id BIGINT, v STRING, PRIMARY KEY (id)", **options: Any) -> Table:
-        return Table(link, node.create_table("shop.orders", make_spec(ddl, **options)))
+        return Table(link, node.catalog.create_table(next(paths), make_spec(ddl, **options)))
 
     return make

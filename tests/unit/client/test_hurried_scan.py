@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 import pytest
+from tests.kit.client_node import ClientNode
 from tests.unit.client.conftest import ManualTime
-from tests.unit.client.fake_node import FakeNode
 
 from penstock.client.link.link import Link
 from penstock.client.table import Table
@@ -16,29 +16,29 @@ from penstock.model.node.calls import Page
 MakeTable = Callable[..., Table]
 
 
-class EagerNode(FakeNode):
+class EagerNode(ClientNode):
     """Gives the page after the one that is asked for, too, and loses both from some page on."""
 
     lost_from = 2
 
     def pages(self, scanner_id: str, call_seq_id: int) -> Generator[Page, None, None]:
         while call_seq_id < self.lost_from:
-            page = self.next_page(scanner_id, call_seq_id)
+            page = self.engine.scan.next_page(scanner_id, call_seq_id)
             yield page
             call_seq_id += 1
-        self.next_page(scanner_id, call_seq_id)
-        self.next_page(scanner_id, call_seq_id + 1)
+        self.engine.scan.next_page(scanner_id, call_seq_id)
+        self.engine.scan.next_page(scanner_id, call_seq_id + 1)
         raise UnavailableError("the connection broke")
 
 
 @pytest.fixture
-def node() -> FakeNode:
+def node() -> ClientNode:
     return EagerNode()
 
 
 @pytest.fixture
-def link(node: FakeNode, manual_time: ManualTime) -> Link:
-    return Link(node, "fake", manual_time.retry(), distant=True)
+def link(node: ClientNode, manual_time: ManualTime) -> Link:
+    return Link(node, "memory", manual_time.retry(), distant=True)
 
 
 @pytest.mark.parametrize("lost_from", [1, 2, 4])
@@ -75,7 +75,7 @@ def test_number_that_is_refused_without_a_hurry_is_an_error(make_table: MakeTabl
     table = make_table()
     table.upsert([{"id": n, "v": str(n)} for n in range(20)])
     scan = table.scan(limit=15)
-    node.fail("next_page", "before", InvalidScanRequestError("out of order"))
+    node.rules.refuse("scan.next_page", InvalidScanRequestError("out of order"))
 
     with pytest.raises(InvalidScanRequestError):
         scan.to_arrow()

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 
 import pytest
+from tests.kit.client_node import ClientNode
 from tests.unit.client.conftest import ManualTime
-from tests.unit.client.fake_node import FakeNode
 
 from penstock.client.link.link import Link
 from penstock.client.table import Table
@@ -17,56 +17,61 @@ from penstock.model.node.calls import WriteCall, WriteResult
 MakeTable = Callable[..., Table]
 
 
-class FakeWrites:
-    """Does writes when their answers are asked for; behind a failure none."""
+class WritesAhead:
+    """Does writes at the node when their answers are asked for; behind a failure none. Loses the answers of some."""
 
-    def __init__(self, node: AheadNode) -> None:
-        self.node = node
-        self.sent: deque[WriteCall] = deque()
-        self.broken = False
+    def __init__(self, node: ClientNode, lost: list[int]) -> None:
+        self._node = node
+        self._lost = lost
+        self._sent: deque[WriteCall] = deque()
+        self._broken = False
+        self.most_sent = 0
 
     def send(self, call: WriteCall) -> None:
-        self.sent.append(call)
-        self.node.most_sent = max(self.node.most_sent, len(self.sent))
+        self._sent.append(call)
+        self.most_sent = max(self.most_sent, len(self._sent))
 
     def result(self) -> WriteResult:
-        call = self.sent.popleft()
-        if self.broken:
+        call = self._sent.popleft()
+        if self._broken:
             raise UnavailableError("the call before it failed, so this one was not done")
         try:
-            if self.node.lose_reply and call.sequence == self.node.lose_reply.pop():
-                self.node.write(call)
-                raise UnavailableError("the connection broke")
-            return self.node.write(call)
+            result: WriteResult = self._node.tables.write(call)
         except PenstockError:
-            self.broken = True
+            self._broken = True
             raise
+        if call.sequence in self._lost:
+            self._lost.remove(call.sequence)
+            self._broken = True
+            raise UnavailableError("the connection broke")
+        return result
 
     def close(self) -> None:
-        self.node.closed_streams += 1
-
-
-class AheadNode(FakeNode):
-    """A fake node that takes writes ahead."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.most_sent = 0
-        self.closed_streams = 0
-        self.lose_reply: list[int] = []
-
-    def write_stream(self) -> FakeWrites:  # type: ignore[override]
-        return FakeWrites(self)
+        """Wait for nothing."""
 
 
 @pytest.fixture
-def node() -> AheadNode:
-    return AheadNode()
+def lost() -> list[int]:
+    """Return the sequences of the writes whose answers are lost, each once."""
+    return []
 
 
 @pytest.fixture
-def link(node: AheadNode, manual_time: ManualTime) -> Link:
-    return Link(node, "fake", manual_time.retry(), distant=True)
+def streams(node: ClientNode, lost: list[int]) -> list[WritesAhead]:
+    """Have the node take writes ahead; return the ways that it gave out."""
+    given: list[WritesAhead] = []
+
+    def give(_: None) -> WritesAhead:
+        given.append(WritesAhead(node, lost))
+        return given[-1]
+
+    node.rules.answer("tables.write_stream", give)
+    return given
+
+
+@pytest.fixture
+def link(node: ClientNode, streams: list[WritesAhead], manual_time: ManualTime) -> Link:
+    return Link(node, "memory", manual_time.retry(), distant=True)
 
 
 def fill(table: Table, batches: int) -> None:
@@ -80,21 +85,21 @@ def ids(table: Table) -> list[int]:
     return sorted(table.scan().to_arrow()["id"].to_pylist())
 
 
-def test_all_batches_are_written_once_and_in_order(make_table: MakeTable, node: AheadNode) -> None:
+def test_all_batches_are_written_once_and_in_order(make_table: MakeTable, streams: list[WritesAhead]) -> None:
     table = make_table()
 
     fill(table, 30)
 
     assert ids(table) == list(range(300))
-    assert node.most_sent <= 2
+    assert 1 <= max(stream.most_sent for stream in streams) <= 2
 
 
-@pytest.mark.parametrize("lost", [0, 1, 7])
+@pytest.mark.parametrize("sequence", [0, 1, 7])
 def test_batch_whose_answer_was_lost_is_sent_again_and_applied_once(
-    make_table: MakeTable, node: AheadNode, lost: int
+    make_table: MakeTable, lost: list[int], sequence: int
 ) -> None:
     table = make_table()
-    node.lose_reply.append(lost)
+    lost.append(sequence)
 
     fill(table, 12)
 
@@ -102,9 +107,9 @@ def test_batch_whose_answer_was_lost_is_sent_again_and_applied_once(
     assert sum(offsets.end for offsets in table.offsets().values()) == 120
 
 
-def test_nothing_is_applied_behind_a_batch_that_fails(make_table: MakeTable, node: AheadNode) -> None:
+def test_nothing_is_applied_behind_a_batch_that_fails(make_table: MakeTable, node: ClientNode) -> None:
     table = make_table()
-    node.fail("write", "before", SchemaMismatchError("no"), SchemaMismatchError("no"))
+    node.rules.refuse("tables.write", SchemaMismatchError("no"), SchemaMismatchError("no"))
 
     with pytest.raises(SchemaMismatchError):
         fill(table, 5)

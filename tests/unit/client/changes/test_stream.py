@@ -4,11 +4,12 @@ import datetime as dt
 import json
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.client.fake_node import FakeNode
+from tests.kit.client_node import ClientNode
 
 from penstock.client.changes.range import EARLIEST, LATEST
 from penstock.client.table import Table
@@ -23,6 +24,7 @@ from penstock.errors import (
 from penstock.model.place.bucket import TableBucket
 
 MakeTable = Callable[..., Table]
+READER_TTL_MS = 60_000
 PARTITIONED = "day STRING, id BIGINT, v STRING, PRIMARY KEY (day, id)"
 
 
@@ -63,7 +65,7 @@ def test_changes_say_what_they_are(make_table: MakeTable) -> None:
         ("+U", "b", 1),
         ("-D", "b", 2),
     ]
-    assert found[0]["_timestamp"] == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
+    assert found[0]["_timestamp"] == dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)
     assert {row["_bucket"] for row in found} == {0}
     assert "_partition" not in found[0]
 
@@ -109,16 +111,17 @@ def test_a_cut_and_the_changes_up_to_another_give_that_other(table: Table) -> No
     assert base == {row["id"]: row["v"] for row in rows(table.scan(as_of=after))}
 
 
-def test_a_moment_starts_at_the_first_change_since(make_table: MakeTable, node: FakeNode) -> None:
+def test_a_moment_starts_at_the_first_change_since(make_table: MakeTable, node: ClientNode) -> None:
     table = make_table()
-    for at in (1_000, 2_000, 3_000):
-        node.now_ms = at
-        table.upsert([{"id": at, "v": "x"}])
+    first_ms = node.engine.clock.wall_ms()
+    for number in (1, 2, 3):
+        table.upsert([{"id": number, "v": "x"}])
+        node.engine.clock.advance(1_000)
 
-    start = dt.datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=dt.UTC)
+    start = dt.datetime.fromtimestamp(first_ms / 1_000, dt.UTC) + dt.timedelta(microseconds=1)
 
-    assert [row["id"] for row in rows(table.changes(start=start))] == [2_000, 3_000]
-    assert [row["id"] for row in rows(table.changes(start=start.astimezone().replace(tzinfo=None)))] == [2_000, 3_000]
+    assert [row["id"] for row in rows(table.changes(start=start))] == [2, 3]
+    assert [row["id"] for row in rows(table.changes(start=start.astimezone().replace(tzinfo=None)))] == [2, 3]
 
 
 def test_every_position_goes_on_exactly_there(table: Table) -> None:
@@ -185,13 +188,11 @@ def test_buckets_born_while_following_are_read_from_their_start(make_table: Make
     stream = table.changes(start=LATEST, follow=True, timeout="5s")
     table.upsert([{"day": "tue", "id": n, "v": "x"} for n in range(3)])
 
-    found = [next(stream).to_pylist() for _ in range(2)]
+    found: list[dict[str, Any]] = []
+    while len(found) < 3:
+        found += next(stream).to_pylist()
 
-    assert [(row["_partition"], row["id"]) for page in found for row in page] == [
-        ("day=tue", 0),
-        ("day=tue", 1),
-        ("day=tue", 2),
-    ]
+    assert [(row["_partition"], row["id"]) for row in found] == [("day=tue", 0), ("day=tue", 1), ("day=tue", 2)]
 
 
 def test_following_a_table_without_partitions_yet_waits_for_the_first(make_table: MakeTable) -> None:
@@ -203,31 +204,36 @@ def test_following_a_table_without_partitions_yet_waits_for_the_first(make_table
     assert next(stream).column("id").to_pylist() == [1]
 
 
-def test_changes_that_went_with_their_partition_end_a_stream_with_an_error(make_table: MakeTable) -> None:
+def test_changes_that_went_with_their_partition_end_a_stream_with_an_error(
+    make_table: MakeTable, node: ClientNode
+) -> None:
     table = make_table(PARTITIONED, partitioned_by=["day"])
     table.upsert([{"day": day, "id": n, "v": "x"} for day in ("mon", "tue") for n in range(3)])
     stream = table.changes()
-    # This node protects nothing, as one that was not asked for a TTL.
     table.drop_partition({"day": "mon"})
+    # The node protects what a stream has before it for one TTL, and the stream did not ask in it.
+    for _ in range(3):
+        node.engine.pass_time(READER_TTL_MS + 1)
 
     with pytest.raises(PartitionNotFoundError):
         rows(stream)
 
 
-def test_a_bucket_that_is_not_led_just_now_is_not_taken_for_dropped(make_table: MakeTable, node: FakeNode) -> None:
+def test_a_bucket_that_is_not_led_just_now_is_not_taken_for_dropped(make_table: MakeTable, node: ClientNode) -> None:
     table = make_table(PARTITIONED, partitioned_by=["day"])
     table.upsert([{"day": "tue", "id": n, "v": "x"} for n in range(3)])
     stream = table.changes(follow=True, timeout="600ms")
-    node.away = set(table.cut())
+    node.rules.answer("changes.log_state", lambda state: replace(state, offsets={}, away=tuple(state.offsets)))
 
     assert [row["_partition"] for row in rows(stream)] == ["day=tue"] * 3
     assert "tue" in stream.position
 
 
-def test_a_stream_is_opened_when_all_of_its_buckets_are_led(make_table: MakeTable, node: FakeNode) -> None:
+def test_a_stream_is_opened_when_all_of_its_buckets_are_led(make_table: MakeTable, node: ClientNode) -> None:
     table = make_table(PARTITIONED, partitioned_by=["day"])
     table.upsert([{"day": "tue", "id": n, "v": "x"} for n in range(3)])
-    node.away = set(table.cut())
+    for bucket in table.cut():
+        node.engine.step_down(bucket)
 
     with pytest.raises(NotLeaderError):
         table.changes()
@@ -300,18 +306,18 @@ def test_a_log_table_is_followed_from_its_start(make_table: MakeTable) -> None:
     assert [row["_change_type"] for row in rows(table.snapshot_and_follow(timeout="1ms"))] == ["+A"]
 
 
-def test_lost_replies_are_asked_for_again_without_loss(table: Table, node: FakeNode) -> None:
+def test_lost_replies_are_asked_for_again_without_loss(table: Table, node: ClientNode) -> None:
     expected = rows(table.changes())
     stream = table.changes()
-    node.fail("pull_changes", "after", UnavailableError("lost"), UnavailableError("lost"))
+    node.rules.lose("changes.pull", UnavailableError("lost"), UnavailableError("lost"))
 
     assert rows(stream) == expected
 
 
-def test_starts_that_cannot_be_read_are_refused(table: Table, node: FakeNode) -> None:
+def test_starts_that_cannot_be_read_are_refused(table: Table, node: ClientNode) -> None:
     with pytest.raises(OffsetOutOfRangeError, match=r"beyond the bucket's end.* offset=1000 end="):
         table.changes(start={0: 1_000})
-    node.made[1].bases[TableBucket("shop.orders", None, 0)] = 2
+    node.engine.forget_before(TableBucket("shop.orders", None, 0), 2)
     with pytest.raises(OffsetOutOfRangeError, match=r"no longer kept; .* start at EARLIEST .* offset=1 base=2"):
         table.changes(start={0: 1})
     assert rows(table.changes(start=EARLIEST, buckets=[0]))[0]["_offset"] == 2
@@ -349,9 +355,9 @@ def test_a_position_made_with_fewer_columns_is_refused(table: Table) -> None:
         table.snapshot_and_follow(start=LATEST)
 
 
-def test_a_dropped_table_ends_a_stream_with_an_error(table: Table, node: FakeNode) -> None:
+def test_a_dropped_table_ends_a_stream_with_an_error(table: Table, node: ClientNode) -> None:
     stream = table.changes()
-    node.drop_table("shop.orders")
+    node.engine.catalog.drop_table("shop.orders")
 
     with pytest.raises(TableNotFoundError):
         next(stream)

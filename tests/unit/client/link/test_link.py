@@ -4,24 +4,24 @@ import gc
 import os
 
 import pytest
-from tests.unit.client.fake_node import FakeNode
+from tests.kit.client_node import ClientNode
 
 from penstock.client.connection import Connection, connect
 from penstock.client.link.link import Link
 from penstock.errors import ClosedError, InvalidError
 
 
-def test_a_closed_link_says_so(link: Link, node: FakeNode) -> None:
+def test_a_closed_link_says_so(link: Link, node: ClientNode) -> None:
     link.close()
     link.close()
 
     assert node.closed
-    with pytest.raises(ClosedError, match="the connection is closed; connect again name=fake"):
+    with pytest.raises(ClosedError, match="the connection is closed; connect again name=memory"):
         _ = link.node
 
 
-def test_the_node_is_closed_when_the_last_handle_is_gone(node: FakeNode) -> None:
-    link = Link(node, "fake")
+def test_the_node_is_closed_when_the_last_handle_is_gone(node: ClientNode) -> None:
+    link = Link(node, "memory")
     del link
     gc.collect()
 
@@ -29,8 +29,8 @@ def test_the_node_is_closed_when_the_last_handle_is_gone(node: FakeNode) -> None
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_may_not_use_the_connection_nor_close_it(node: FakeNode) -> None:
-    link = Link(node, "fake", distant=True)
+def test_a_forked_child_may_not_use_the_connection_nor_close_it(node: ClientNode) -> None:
+    link = Link(node, "memory", distant=True)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -47,14 +47,14 @@ def test_a_forked_child_may_not_use_the_connection_nor_close_it(node: FakeNode) 
     said = os.read(reader, 1_000).decode()
     os.close(reader)
 
-    assert said == "a connection does not survive a fork; connect again in this process name=fake node.closed=False"
+    assert said == "a connection does not survive a fork; connect again in this process name=memory node.closed=False"
     assert link.node is node
 
 
-def test_a_connection_is_a_context_manager_and_shows_its_state(node: FakeNode) -> None:
+def test_a_connection_is_a_context_manager_and_shows_its_state(node: ClientNode) -> None:
     with Connection(node, "./data") as connection:
         assert repr(connection) == "<Connection to ./data>"
-        assert connection.list_databases() == ["default"]
+        assert connection.list_databases() == ["default", "shop"]
 
     assert repr(connection) == "<Connection to ./data, closed>"
     with pytest.raises(ClosedError):

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
-from tests.unit.client.fake_node import FakeNode
+from tests.kit.client_node import ClientNode
 
 from penstock.client.link.link import Link
 from penstock.client.lookup.shared_lookups import KEYS_EACH_MAX, SharedLookups
@@ -208,32 +208,26 @@ def test_random_crowds_always_get_what_they_asked_for(server: Server, shared: Sh
     assert sorted(number for ids in server.asked for number in ids) == sorted(n for ids in asked for n in ids)
 
 
-class HeldNode(FakeNode):
-    """Answers lookups once it is let."""
+def test_lookup_after_the_close_is_refused_and_one_under_way_ends() -> None:
+    node = ClientNode()
+    arrived, go = threading.Event(), threading.Event()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.arrived = threading.Event()
-        self.go = threading.Event()
+    def hold(found: LookupResult) -> LookupResult:
+        arrived.set()
+        assert go.wait(30)
+        return found
 
-    def lookup_rows(self, call: LookupCall) -> LookupResult:
-        self.arrived.set()
-        assert self.go.wait(30)
-        return super().lookup_rows(call)
-
-
-def test_a_closed_connection_says_so_and_waits_for_nobody() -> None:
-    node = HeldNode()
-    link = Link(node, "fake", distant=True)
-    table = Table(link, node.create_table("t", make_spec("id BIGINT, v STRING, PRIMARY KEY (id)")))
+    node.rules.answer("lookup.rows", hold)
+    link = Link(node, "memory", distant=True)
+    table = Table(link, node.catalog.create_table("shop.t", make_spec("id BIGINT, v STRING, PRIMARY KEY (id)")))
     table.upsert([{"id": 1, "v": "one"}])
     with ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(table.get, id=1)
-        assert node.arrived.wait(30)
+        assert arrived.wait(30)
         link.close()
 
         with pytest.raises(ClosedError):
             table.get(id=2)
 
-        node.go.set()
+        go.set()
         assert under_way.result(30) == {"id": 1, "v": "one"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.unit.client.fake_node import FakeNode
+from tests.kit.client_node import ClientNode
 
 from penstock.client.connection import Connection
 from penstock.client.table import Table
@@ -11,12 +11,14 @@ from penstock.errors import InvalidError, InvalidScanRequestError, UnavailableEr
 from penstock.model.place.bucket import TableBucket
 
 MakeTable = Callable[..., Table]
+TWO_ROWS_BYTES = 30
 
 
 @pytest.fixture
-def connection(node: FakeNode, make_table: MakeTable) -> Connection:
+def connection(node: ClientNode, make_table: MakeTable) -> Connection:
     make_table().upsert([{"id": n, "v": "x"} for n in range(5)])
-    return Connection(node, "fake")
+    node.give_little(TWO_ROWS_BYTES)
+    return Connection(node, "memory")
 
 
 @pytest.mark.parametrize("bucket", [0, TableBucket("shop.orders", None, 0)])
@@ -36,19 +38,19 @@ def test_the_latest_page_comes_again(connection: Connection) -> None:
     scanner.open()
 
     assert scanner.next(1).batch.equals(scanner.next(1).batch)
-    with pytest.raises(InvalidScanRequestError, match="out of order"):
+    with pytest.raises(InvalidScanRequestError, match="the next one or the latest again"):
         scanner.next(5)
 
 
-def test_nothing_is_retried(connection: Connection, node: FakeNode) -> None:
+def test_nothing_is_retried(connection: Connection, node: ClientNode) -> None:
     scanner = connection.scanner("shop.orders", 0)
     scanner.open()
-    node.fail("next_page", "before", UnavailableError("lost"))
+    node.rules.refuse("scan.next_page", UnavailableError("lost"))
 
     with pytest.raises(UnavailableError, match="lost"):
         scanner.next(1)
     assert scanner.next(1).batch.num_rows == 2
-    node.sessions.clear()
+    node.lose_sessions()
     with pytest.raises(UnknownOrExpiredScannerError):
         scanner.next(2)
 
@@ -65,11 +67,11 @@ def test_calls_out_of_turn_are_refused(connection: Connection) -> None:
     assert "PageScanner" in repr(scanner)
 
 
-def test_requests_are_checked_before_anything_is_opened(connection: Connection, node: FakeNode) -> None:
+def test_requests_are_checked_before_anything_is_opened(connection: Connection, node: ClientNode) -> None:
     with pytest.raises(InvalidError, match="fewer buckets"):
         connection.scanner("shop.orders", 7)
     with pytest.raises(InvalidError, match="no such column"):
         connection.scanner("shop.orders", 0, columns=["x"])
     with pytest.raises(InvalidError, match="a limit is a number of rows"):
         connection.scanner("shop.orders", 0, limit=-5)
-    assert "open_scanner" not in node.calls
+    assert "scan.open" not in node.calls

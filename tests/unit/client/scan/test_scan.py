@@ -8,8 +8,8 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from tests.kit.client_node import ClientNode
 from tests.unit.client.conftest import ManualTime
-from tests.unit.client.fake_node import FakeNode
 
 from penstock.client.link.link import Link
 from penstock.client.scan.request import ScanSource
@@ -27,15 +27,14 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.model.filter.filter import col
-from penstock.model.node.calls import Page
 from penstock.model.place.bucket import TableBucket
 
 MakeTable = Callable[..., Table]
 
 
 @pytest.fixture(params=[False, True], ids=["beside", "distant"])
-def link(request: pytest.FixtureRequest, node: FakeNode, manual_time: ManualTime) -> Link:
-    return Link(node, "fake", manual_time.retry(), distant=request.param)
+def link(request: pytest.FixtureRequest, node: ClientNode, manual_time: ManualTime) -> Link:
+    return Link(node, "memory", manual_time.retry(), distant=request.param)
 
 
 @pytest.fixture
@@ -83,17 +82,17 @@ def test_a_filter_may_be_an_expression_or_text(table: Table) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, 7, 19, 20, 21])
-def test_a_limit_counts_over_all_buckets_and_ends_exactly(table: Table, node: FakeNode, limit: int) -> None:
+def test_a_limit_counts_over_all_buckets_and_ends_exactly(table: Table, node: ClientNode, limit: int) -> None:
     with table.scan(limit=limit) as scan:
         assert len(ids(scan)) == min(limit, 20)
-    assert node.sessions == {}
+    assert node.sessions == []
 
 
-def test_a_limited_scan_asks_for_nothing_ahead(table: Table, node: FakeNode) -> None:
+def test_a_limited_scan_asks_for_nothing_ahead(table: Table, node: ClientNode) -> None:
     with table.scan(limit=6) as scan:
-        assert "open_scanner" not in node.calls
+        assert "scan.open" not in node.calls
         next(scan)
-        assert node.calls.count("open_scanner") + node.calls.count("next_page") == 1
+        assert node.calls.count("scan.open") + node.calls.count("scan.next_page") == 1
 
 
 def test_only_the_buckets_asked_for_are_read(table: Table) -> None:
@@ -102,9 +101,9 @@ def test_only_the_buckets_asked_for_are_read(table: Table) -> None:
     assert len(ids(scan)) == sum(scan.log_offsets.values())
 
 
-def test_lost_replies_are_asked_for_again(table: Table, node: FakeNode, manual_time: ManualTime) -> None:
-    node.fail("open_scanner", "before", UnavailableError("lost"))
-    node.fail("next_page", "after", UnavailableError("lost"), UnavailableError("lost"))
+def test_lost_replies_are_asked_for_again(table: Table, node: ClientNode, manual_time: ManualTime) -> None:
+    node.rules.refuse("scan.open_some" if table._link.distant else "scan.open", UnavailableError("lost"))
+    node.rules.lose("scan.next_page", UnavailableError("lost"), UnavailableError("lost"))
 
     assert sorted(ids(table.scan())) == list(range(20))
     # Opening several buckets at once is tried once; whoever then opens one by one is the one that waits.
@@ -113,39 +112,41 @@ def test_lost_replies_are_asked_for_again(table: Table, node: FakeNode, manual_t
 
 @pytest.mark.parametrize("error", [UnknownOrExpiredScannerError("gone"), NotLeaderError("moved")])
 def test_a_lost_session_is_opened_again_at_the_same_snapshot(
-    table: Table, node: FakeNode, error: UnavailableError
+    table: Table, node: ClientNode, error: UnavailableError
 ) -> None:
     with table.scan(limit=1_000) as scan:
         first = ids(iter([next(scan)]))
         table.upsert([{"id": n, "v": "late"} for n in range(20)])
-        node.sessions.clear()
-        node.cuts.clear()
-        node.fail("next_page", "before", error)
+        node.lose_sessions()
+        node.lose_cuts()
+        node.rules.refuse("scan.next_page", error)
         rest = scan.to_arrow()
 
     assert sorted(first + rest["id"].to_pylist()) == list(range(20))
     assert "late" not in rest["v"].to_pylist()
 
 
-def test_opening_waits_for_room_up_to_ten_seconds(table: Table, node: FakeNode, manual_time: ManualTime) -> None:
-    node.fail("open_scanner", "before", *(TooManyScannersError("full") for _ in range(5)))
+def test_opening_waits_for_room_up_to_ten_seconds(table: Table, node: ClientNode, manual_time: ManualTime) -> None:
+    node.rules.refuse("scan.open", *(TooManyScannersError("full") for _ in range(5)))
     assert len(ids(table.scan())) == 20
     manual_time.now = 0
 
-    node.fail("open_scanner", "before", *(TooManyScannersError("full", open=8) for _ in range(1_000)))
+    node.rules.refuse("scan.open", *(TooManyScannersError("full", open=8) for _ in range(1_000)))
     with pytest.raises(TooManyScannersError, match="full open=8"):
         list(table.scan())
     assert 5 < manual_time.now <= 10
 
 
-def test_a_snapshot_that_is_gone_ends_the_scan_for_good(table: Table, node: FakeNode) -> None:
+def test_a_snapshot_that_is_gone_ends_the_scan_for_good(table: Table, node: ClientNode) -> None:
     scan = table.scan(limit=1_000)
     next(scan)
-    node.sessions.clear()
-    for bucket in node.buckets(1):
-        node.made[1].bases[bucket] = 1_000
+    node.lose_sessions()
+    node.lose_cuts()
+    table.upsert([{"id": n, "v": "late"} for n in range(20)])
+    for bucket, end in table.cut().items():
+        node.engine.forget_before(bucket, end)
 
-    with pytest.raises(OffsetOutOfRangeError, match="base=1000"):
+    with pytest.raises(OffsetOutOfRangeError, match=r"base=\d"):
         list(scan)
     with pytest.raises(ClosedError, match="the scan is closed; start another, or resume by token"):
         next(scan)
@@ -185,9 +186,9 @@ def test_a_column_added_since_is_not_in_a_resumed_scan(table: Table, link: Link)
     assert Scan.resume(link, token).to_arrow().column_names == ["id", "v"]
 
 
-def test_a_token_of_a_dropped_table_says_so(table: Table, link: Link, node: FakeNode) -> None:
+def test_a_token_of_a_dropped_table_says_so(table: Table, link: Link, node: ClientNode) -> None:
     token = table.scan().resume_token
-    node.drop_table("shop.orders")
+    node.engine.catalog.drop_table("shop.orders")
 
     with pytest.raises(TableNotFoundError):
         Scan.resume(link, token)
@@ -221,7 +222,7 @@ def test_offsets_that_are_none_are_refused(table: Table, as_of: dict[int, int], 
         table.scan(as_of=as_of)
 
 
-def test_a_forgotten_scan_lets_go_of_its_session_and_cut(table: Table, node: FakeNode) -> None:
+def test_a_forgotten_scan_lets_go_of_its_session_and_cut(table: Table, node: ClientNode) -> None:
     scan = table.scan()
     next(scan)
     threads = [thread for thread in threading.enumerate() if thread.name == "penstock-scan-shop.orders"]
@@ -232,27 +233,25 @@ def test_a_forgotten_scan_lets_go_of_its_session_and_cut(table: Table, node: Fak
         thread.join(30)
         assert not thread.is_alive()
 
-    assert node.sessions == {}
-    assert node.cuts == set()
+    assert node.sessions == []
+    assert not node.cuts
 
 
-def test_a_scan_forgotten_before_its_first_row_lets_go_too(table: Table, node: FakeNode) -> None:
+def test_a_scan_forgotten_before_its_first_row_lets_go_too(table: Table, node: ClientNode) -> None:
     table.scan(limit=5)
     gc.collect()
 
-    assert node.cuts == set()
+    assert not node.cuts
 
 
-def test_closing_while_another_thread_waits_for_a_page_ends_that_wait(table: Table, node: FakeNode) -> None:
+def test_closing_while_another_thread_waits_for_a_page_ends_that_wait(table: Table, node: ClientNode) -> None:
     scan = table.scan()
     waiting, go_on = threading.Event(), threading.Event()
-    next_page = node.next_page
     failures: list[BaseException] = []
 
-    def slow(scanner_id: str, call_seq_id: int) -> Page:
+    def hold() -> None:
         waiting.set()
-        go_on.wait(30)
-        return next_page(scanner_id, call_seq_id)
+        assert go_on.wait(30)
 
     def read() -> None:
         try:
@@ -260,7 +259,8 @@ def test_closing_while_another_thread_waits_for_a_page_ends_that_wait(table: Tab
         except ClosedError as error:
             failures.append(error)
 
-    node.next_page = slow  # type: ignore[method-assign]
+    node.rules.at("scan.next_page", hold)
+    node.rules.at("scan.pages", hold)
     reader = threading.Thread(target=read)
     reader.start()
     assert waiting.wait(30)
@@ -271,30 +271,30 @@ def test_closing_while_another_thread_waits_for_a_page_ends_that_wait(table: Tab
     assert len(failures) == 1
 
 
-def test_a_closed_scan_says_so_and_lets_go(table: Table, node: FakeNode) -> None:
+def test_a_closed_scan_says_so_and_lets_go(table: Table, node: ClientNode) -> None:
     scan = table.scan(limit=10)
     next(scan)
     scan.close()
     scan.close()
 
-    assert node.sessions == {}
-    assert node.cuts == set()
+    assert node.sessions == []
+    assert not node.cuts
     with pytest.raises(ClosedError, match="the scan is closed"):
         next(scan)
     assert repr(scan) == "<Scan of shop.orders, source live, closed>"
 
 
-def test_a_scan_that_was_read_starts_again_at_its_cut(table: Table, node: FakeNode) -> None:
+def test_a_scan_that_was_read_starts_again_at_its_cut(table: Table, node: ClientNode) -> None:
     scan = table.scan()
     assert len(ids(scan)) == 20
     table.upsert([{"id": n, "v": "late"} for n in range(30)])
 
     assert sorted(ids(scan)) == list(range(20))
     assert scan.to_arrow().num_rows == 20
-    assert node.sessions == {}
+    assert node.sessions == []
     assert len(node.cuts) == 1
     scan.close()
-    assert node.cuts == set()
+    assert not node.cuts
     for read in (lambda: list(scan), scan.to_arrow, lambda: pa.table(scan)):
         with pytest.raises(ClosedError, match="the scan is closed"):
             read()
@@ -312,7 +312,7 @@ def test_batches_that_were_taken_off_one_by_one_do_not_come_again_before_the_end
     assert sorted(ids(scan)) == list(range(20))
 
 
-def test_an_iteration_that_was_left_early_takes_no_rows_from_the_next(table: Table, node: FakeNode) -> None:
+def test_an_iteration_that_was_left_early_takes_no_rows_from_the_next(table: Table, node: ClientNode) -> None:
     scan = table.scan()
     for batch in scan:
         left_after = batch.num_rows
@@ -326,7 +326,7 @@ def test_an_iteration_that_was_left_early_takes_no_rows_from_the_next(table: Tab
     assert 20 - sum(batch.num_rows for batch in batches) == left_after
 
 
-def test_a_forgotten_iteration_ends_its_session_and_not_the_scan(table: Table, node: FakeNode) -> None:
+def test_a_forgotten_iteration_ends_its_session_and_not_the_scan(table: Table, node: ClientNode) -> None:
     scan = table.scan()
     batches = iter(scan)
     next(batches)
@@ -337,13 +337,13 @@ def test_a_forgotten_iteration_ends_its_session_and_not_the_scan(table: Table, n
     for thread in threads:
         thread.join(30)
 
-    assert node.sessions == {}
+    assert node.sessions == []
     assert len(node.cuts) == 1
     assert scan.to_arrow().num_rows == 20
     scan.close()
 
 
-def test_a_scan_is_kept_by_who_iterates_over_it(table: Table, node: FakeNode) -> None:
+def test_a_scan_is_kept_by_who_iterates_over_it(table: Table, node: ClientNode) -> None:
     batches = iter(table.scan())
     gc.collect()
 
@@ -351,7 +351,7 @@ def test_a_scan_is_kept_by_who_iterates_over_it(table: Table, node: FakeNode) ->
     assert sum(batch.num_rows for batch in batches) == 20
     del batches
     gc.collect()
-    assert node.cuts == set()
+    assert not node.cuts
 
 
 def test_rows_go_to_every_library(table: Table) -> None:
@@ -365,7 +365,8 @@ def test_rows_go_to_every_library(table: Table) -> None:
 
 
 def test_an_empty_scan_still_has_its_columns(make_table: MakeTable) -> None:
-    assert make_table().scan().to_arrow().schema == make_table().schema
+    table = make_table()
+    assert table.scan().to_arrow().schema == table.schema
 
 
 def test_a_keyed_tables_log_says_what_its_changes_are(table: Table) -> None:

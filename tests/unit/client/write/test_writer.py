@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from tests.unit.client.fake_node import FakeNode
+from tests.kit.client_node import ClientNode
+from tests.kit.waiting import wait_until
 
 from penstock.client.link.link import Link
 from penstock.client.table import Table
@@ -17,51 +18,42 @@ NEVER_MS = 3_600_000
 MakeTable = Callable[..., Table]
 
 
-def test_rows_are_sent_together_when_flushed(make_table: MakeTable, node: FakeNode) -> None:
+def test_rows_are_sent_together_when_flushed(make_table: MakeTable, node: ClientNode) -> None:
     with make_table().writer(linger_ms=NEVER_MS) as writer:
         for n in range(10):
             writer.upsert({"id": n, "v": str(n)})
         writer.flush()
 
-        assert [call.batch.num_rows for call in node.applied] == [10]
+        assert [call.batch.num_rows for call in node.writes] == [10]
         assert writer.acknowledged_rows == 10
 
 
-def test_a_full_batch_is_sent_without_a_flush(make_table: MakeTable, node: FakeNode) -> None:
+def test_a_full_batch_is_sent_without_a_flush(make_table: MakeTable, node: ClientNode) -> None:
     with make_table().writer(linger_ms=NEVER_MS, batch_rows=3) as writer:
         writer.upsert([{"id": n, "v": "x"} for n in range(3)])
         writer.upsert({"id": 9, "v": "x"})
         writer.flush()
 
-    assert [call.batch.num_rows for call in node.applied] == [3, 1]
+    assert [call.batch.num_rows for call in node.writes] == [3, 1]
 
 
-def test_a_batch_is_also_bounded_in_bytes(make_table: MakeTable, node: FakeNode) -> None:
+def test_a_batch_is_also_bounded_in_bytes(make_table: MakeTable, node: ClientNode) -> None:
     with make_table().writer(linger_ms=NEVER_MS, batch_bytes="1KB") as writer:
         for n in range(3):
             writer.upsert([{"id": n, "v": "x" * 2_000}])
 
-    assert len(node.applied) == 3
+    assert len(node.writes) == 3
 
 
-def test_a_lingering_batch_is_sent_by_itself(make_table: MakeTable, node: FakeNode) -> None:
+def test_a_lingering_batch_is_sent_by_itself(make_table: MakeTable, node: ClientNode) -> None:
     writer = make_table().writer(linger_ms=1)
-    sent = threading.Event()
-    write = node.write
-
-    def noticed(call):  # type: ignore[no-untyped-def]
-        result = write(call)
-        sent.set()
-        return result
-
-    node.write = noticed  # type: ignore[method-assign]
     writer.upsert({"id": 1, "v": "x"})
 
-    assert sent.wait(30)
+    wait_until(lambda: writer.acknowledged_rows == 1)
     writer.close()
 
 
-def test_order_is_kept_between_upserts_and_deletes(make_table: MakeTable, node: FakeNode) -> None:
+def test_order_is_kept_between_upserts_and_deletes(make_table: MakeTable, node: ClientNode) -> None:
     table = make_table()
 
     with table.writer(linger_ms=NEVER_MS) as writer:
@@ -71,7 +63,7 @@ def test_order_is_kept_between_upserts_and_deletes(make_table: MakeTable, node: 
         writer.upsert({"id": 1, "v": "c"})
         writer.delete({"id": 2})
 
-    assert [call.operation for call in node.applied] == [
+    assert [call.operation for call in node.writes] == [
         Operation.UPSERT,
         Operation.DELETE,
         Operation.UPSERT,
@@ -81,31 +73,31 @@ def test_order_is_kept_between_upserts_and_deletes(make_table: MakeTable, node: 
     assert table.get(id=1) == {"id": 1, "v": "c"}
 
 
-def test_each_call_has_the_next_sequence_of_one_writer(make_table: MakeTable, node: FakeNode) -> None:
+def test_each_call_has_the_next_sequence_of_one_writer(make_table: MakeTable, node: ClientNode) -> None:
     with make_table().writer(batch_rows=1) as writer:
         for n in range(5):
             writer.upsert([{"id": n, "v": "x"}])
 
-    assert [call.sequence for call in node.applied] == list(range(5))
-    assert len({call.writer_id for call in node.applied}) == 1
+    assert [call.sequence for call in node.writes] == list(range(5))
+    assert len({call.writer_id for call in node.writes}) == 1
 
 
-def test_a_lost_reply_is_asked_for_again_and_applied_once(make_table: MakeTable, node: FakeNode) -> None:
+def test_a_lost_reply_is_asked_for_again_and_applied_once(make_table: MakeTable, node: ClientNode) -> None:
     table = make_table()
-    node.fail("write", "after", UnavailableError("lost"), UnavailableError("lost"))
+    node.rules.lose("tables.write", UnavailableError("lost"), UnavailableError("lost"))
 
     with table.writer() as writer:
         writer.upsert({"id": 1, "v": "x"})
 
-    assert node.calls.count("write") == 3
-    assert len(node.applied) == 1
-    assert sum(len(log) for log in node.made[1].logs.values()) == 1
+    assert node.calls.count("tables.write") == 3
+    assert sum(offsets.end for offsets in table.offsets().values()) == 1
 
 
-def test_flush_raises_the_first_cause_and_later_calls_raise_it_again(make_table: MakeTable, node: FakeNode) -> None:
+def test_flush_raises_the_first_cause_and_later_calls_raise_it_again(make_table: MakeTable, node: ClientNode) -> None:
     cause = LockedError("an owner holds the column", holder="job-7")
-    node.fail("write", "before", cause)
-    writer = make_table().writer(batch_rows=1)
+    node.rules.refuse("tables.write", cause)
+    table = make_table()
+    writer = table.writer(batch_rows=1)
     writer.upsert([{"id": 1, "v": "x"}])
 
     for attempt in (
@@ -118,18 +110,18 @@ def test_flush_raises_the_first_cause_and_later_calls_raise_it_again(make_table:
         with pytest.raises(LockedError, match="holder=job-7"):
             attempt()
     writer.close()
-    assert node.applied == []
+    assert table.scan().to_arrow().num_rows == 0
 
 
 def test_data_that_does_not_fit_is_refused_at_once_and_the_writer_goes_on(
-    make_table: MakeTable, node: FakeNode
+    make_table: MakeTable, node: ClientNode
 ) -> None:
     with make_table().writer(linger_ms=NEVER_MS) as writer:
         with pytest.raises(SchemaMismatchError, match="column=nope"):
             writer.upsert([{"id": 1, "nope": "x"}])
         writer.upsert([{"id": 1, "v": "x"}])
 
-    assert [call.batch.num_rows for call in node.applied] == [1]
+    assert [call.batch.num_rows for call in node.writes] == [1]
 
 
 def test_a_single_row_that_does_not_fit_is_told_by_flush(make_table: MakeTable) -> None:
@@ -141,8 +133,9 @@ def test_a_single_row_that_does_not_fit_is_told_by_flush(make_table: MakeTable) 
         writer.flush()
 
 
-def test_a_slow_node_holds_the_caller_back(make_table: MakeTable, node: FakeNode) -> None:
-    node.gate.clear()
+def test_a_slow_node_holds_the_caller_back(make_table: MakeTable, node: ClientNode) -> None:
+    go = threading.Event()
+    node.rules.at("tables.write", lambda: go.wait(30))
     writer = make_table().writer(batch_rows=1)
     taken = []
 
@@ -155,13 +148,13 @@ def test_a_slow_node_holds_the_caller_back(make_table: MakeTable, node: FakeNode
     producer.start()
     producer.join(0.2)
     assert len(taken) <= QUEUE_BATCHES_MAX + 1
-    node.gate.set()
+    go.set()
     producer.join(30)
     writer.close()
-    assert len(node.applied) == QUEUE_BATCHES_MAX + 5
+    assert len(node.writes) == QUEUE_BATCHES_MAX + 5
 
 
-def test_many_threads_may_share_a_writer(make_table: MakeTable, node: FakeNode) -> None:
+def test_many_threads_may_share_a_writer(make_table: MakeTable, node: ClientNode) -> None:
     table = make_table()
 
     def produce(worker: int) -> None:
@@ -196,8 +189,8 @@ def test_a_writer_of_a_closed_connection_says_so(make_table: MakeTable, link: Li
         writer.upsert({"id": 1, "v": "x"})
 
 
-def test_leaving_the_block_with_an_error_keeps_that_error(make_table: MakeTable, node: FakeNode) -> None:
-    node.fail("write", "before", LockedError("held"))
+def test_leaving_the_block_with_an_error_keeps_that_error(make_table: MakeTable, node: ClientNode) -> None:
+    node.rules.refuse("tables.write", LockedError("held"))
 
     def use() -> None:
         with make_table().writer(batch_rows=1) as writer:
@@ -208,12 +201,12 @@ def test_leaving_the_block_with_an_error_keeps_that_error(make_table: MakeTable,
         use()
 
 
-def test_appends_go_to_log_tables(make_table: MakeTable, node: FakeNode) -> None:
+def test_appends_go_to_log_tables(make_table: MakeTable, node: ClientNode) -> None:
     with make_table("a INT, b STRING").writer() as writer:
         writer.append(pa.table({"a": pa.array([1, 2], pa.int32()), "b": ["x", "y"]}))
         writer.append({"a": 3, "b": "z"})
 
-    assert sum(call.batch.num_rows for call in node.applied) == 3
+    assert sum(call.batch.num_rows for call in node.writes) == 3
 
 
 def test_bounds_are_checked(make_table: MakeTable) -> None:

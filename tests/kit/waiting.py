@@ -1,0 +1,23 @@
+"""Waiting for what another thread or process is about to do: the one place where tests pause."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+WAIT_SECONDS_MAX: Final = 60.0
+_PAUSE_SECONDS: Final = 0.002
+
+
+def wait_until(condition: Callable[[], object], seconds: float = WAIT_SECONDS_MAX) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        AssertionError: it does not hold in time.
+    """
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true in time"
+        threading.Event().wait(_PAUSE_SECONDS)
