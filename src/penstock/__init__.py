@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.client.cut.cut import Cut
     from penstock.client.hold.owner import Owner
     from penstock.client.leases.lease import Lease
+    from penstock.client.link.progress import Progress
     from penstock.client.pages.page_scanner import PageScanner
     from penstock.client.scan.builder import ScanBuilder
     from penstock.client.scan.request import ScanSource

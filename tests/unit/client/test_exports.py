@@ -6,22 +6,10 @@ import sys
 import penstock
 
 EXPORTS = [
-    *("AggFunction", "ChangeStream", "Connection", "EARLIEST", "LATEST", "MergeEngine", "Offsets", "PageScanner"),
-    *("PenstockError", "Progress", "Scan", "ScanBuilder", "ScanSource", "Schema", "Table", "TableBucket", "TableInfo"),
-    *(
-        "Cut",
-        "Lease",
-        "Owner",
-        "OwnerInfo",
-        "Snapshot",
-        "UndoResult",
-        "WriteResult",
-        "Writer",
-        "col",
-        "connect",
-        "errors",
-        "serve",
-    ),
+    *("AggFunction", "BackupResult", "ChangeStream", "Connection", "Cut", "EARLIEST", "LATEST", "Lease", "MergeEngine"),
+    *("Offsets", "Owner", "OwnerInfo", "PageScanner", "PenstockError", "Progress", "RestoreResult", "Scan"),
+    *("ScanBuilder", "ScanSource", "Schema", "Snapshot", "Table", "TableBucket", "TableInfo", "UndoResult"),
+    *("WriteResult", "Writer", "col", "connect", "errors", "restore", "serve"),
 ]
 
 
