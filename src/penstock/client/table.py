@@ -219,10 +219,12 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
         *,
         images: Images | str = Images.FULL,
         buckets: Iterable[BucketName] | None = None,
+        filter: str | pc.Expression | None = None,
     ) -> ChangeStream:
         """Stream changes from `start` to `end` or the present end; with `follow` also those to come.
 
-        A following stream ends when no change came for `timeout`.
+        A following stream ends when no change came for `timeout`. With `filter` an update that leaves it is -D, one
+        that enters it +I, and what is outside of it before and after does not come.
 
         Raises:
             InvalidError: the request is wrong.
@@ -230,7 +232,13 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
             TableNotFoundError: the table was dropped.
         """
         request = StreamRequest(
-            end=end, follow=follow, timeout=timeout, columns=columns, images=images, buckets=buckets
+            end=end,
+            follow=follow,
+            timeout=timeout,
+            columns=columns,
+            images=images,
+            buckets=buckets,
+            filter=filter,
         )
         return open_changes(self._link, self._known.refresh(), start, request)
 
@@ -244,8 +252,9 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
         *,
         images: Images | str = Images.FULL,
         buckets: Iterable[BucketName] | None = None,
+        filter: str | pc.Expression | None = None,
     ) -> ChangeStream:
-        """Stream the present rows as +I, then every change after exactly that cut.
+        """Stream the present rows as +I, then every change after exactly that cut; with `filter` as `changes` has it.
 
         `start` is a stored position of such a stream, which goes on there.
 
@@ -255,7 +264,13 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
             TableNotFoundError: the table was dropped.
         """
         request = StreamRequest(
-            end=end, follow=follow, timeout=timeout, columns=columns, images=images, buckets=buckets
+            end=end,
+            follow=follow,
+            timeout=timeout,
+            columns=columns,
+            images=images,
+            buckets=buckets,
+            filter=filter,
         )
         if start is None:
             return open_snapshot_and_follow(self._link, self._known.refresh(), request)

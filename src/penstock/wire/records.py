@@ -148,6 +148,7 @@ SCANNER_INFO: Final = record(
 )
 PULL_CHANGES: Final = record(
     PullChanges,
+    "filter",
     table_id=INT,
     schema_id=INT,
     positions=POSITIONS,
@@ -158,6 +159,7 @@ PULL_CHANGES: Final = record(
     reader_id=maybe(NAME),
     lease_id=maybe(TEXT),
     births=maybe(INT),
+    filter=maybe(BYTES),
 )
 GONE_PARTITION: Final = record(
     GonePartition,

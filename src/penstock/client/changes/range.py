@@ -59,10 +59,7 @@ def resolve_starts(
         return {bucket: offsets.base for bucket, offsets in known.items()}
     if start == Start.LATEST:
         return {bucket: offsets.end for bucket, offsets in known.items()}
-    if isinstance(start, str) and is_moment_text(start):
-        # Of text alone nobody could tell which zone is meant.
-        moment_ms(start)
-        start = datetime.fromisoformat(start.strip())
+    start = _moment(start)
     if isinstance(start, datetime):
         return _starts_at(link, info, start, known, lease_id)
     if is_position(start):
@@ -137,6 +134,22 @@ def require_whole_partitions(named: Mapping[TableBucket, int], there: Iterable[T
     for bucket in there:
         if bucket not in named and bucket.partition in partitions:
             raise InvalidError("end names every bucket; add it, or choose others by buckets=", bucket=bucket)
+
+
+def _moment(start: StartLike) -> StartLike:
+    """Return a start that is the text of a moment as that moment, any other as it is.
+
+    Raises:
+        InvalidError: the text names no zone: of text alone nobody can tell which is meant.
+    """
+    if not is_moment_text(start):
+        return start
+    try:
+        found = datetime.fromisoformat(str(start).strip())
+    except ValueError:
+        return start
+    moment_ms(found)
+    return found
 
 
 def named_offsets(link: Link, info: TableInfo, start: StartLike) -> Mapping[TableBucket, int]:

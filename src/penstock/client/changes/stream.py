@@ -229,9 +229,11 @@ class ChangeStream(ArrowRows, Iterator[pa.RecordBatch]):
         if not unfinished:
             self._pull.hold()
             self._closing.wait(wait_ms / 1000)
-        elif not self._pull_pages(wait_ms) and not self._patience.follow:
+        elif self._pull_pages(wait_ms):
+            return True
+        elif not self._patience.follow:
             raise InternalError("the node gave no changes below the end that it named", table=self._info.path)
-        return bool(self._pages) or give_up is None or time.monotonic() < give_up
+        return give_up is None or time.monotonic() < give_up
 
     def _wait_ms(self, give_up: float | None) -> int:
         if not self._patience.follow:
@@ -241,9 +243,16 @@ class ChangeStream(ArrowRows, Iterator[pa.RecordBatch]):
         return min(WAIT_MS, max(0, round((give_up - time.monotonic()) * 1000)))
 
     def _pull_pages(self, wait_ms: int) -> bool:
+        """Pull once; tell whether there are changes, or more to be looked through for some that pass a filter."""
         pages = self._pull.pull(wait_ms)
-        self._pages.extend(pages)
-        return bool(pages)
+        for page in pages:
+            if page.batch.num_rows:
+                self._pages.append(page)
+            else:
+                # Nothing is handed out, so this is received as soon as it is known.
+                self._pull.move(page)
+        searching = any(page.next_offset < page.end for page in pages)
+        return bool(self._pages) or searching or bool(pages and not self._patience.follow)
 
     def _look_for_partitions(self) -> None:
         """Go on from partitions that were dropped, and were read, to those that were born."""

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+import pyarrow.compute as pc
+
 from penstock.client.changes.range import (
     EARLIEST,
     StartLike,
@@ -22,7 +24,7 @@ from penstock.client.link.buckets import BucketName, resolve_buckets
 from penstock.client.link.link import Link
 from penstock.client.pages.change_pull import ChangePull
 from penstock.client.scan.lease_cut import require_whole
-from penstock.client.scan.request import ScanRequest, ScanSource, project
+from penstock.client.scan.request import ScanRequest, ScanSource, compile_filter, project
 from penstock.client.scan.scan import Scan
 from penstock.client.scan.token import ScanToken
 from penstock.errors import (
@@ -55,6 +57,7 @@ class StreamRequest:
     images: Images | str = Images.FULL
     buckets: Iterable[BucketName] | None = None
     lease_id: str | None = None
+    filter: str | pc.Expression | None = None
 
 
 def open_changes(link: Link, info: TableInfo, start: StartLike, request: StreamRequest) -> ChangeStream:
@@ -77,6 +80,9 @@ def open_changes(link: Link, info: TableInfo, start: StartLike, request: StreamR
     if not set(columns) <= set(scan.schema.names):
         scan.close()
         raise InvalidError("the position was made with fewer columns; ask for the same", columns=scan.schema.names)
+    if (compile_filter(request.filter, info.schema) or None) != (ScanToken.decode(stored.token).filter or None):
+        scan.close()
+        raise InvalidError("the position is inside a snapshot that was read with another filter; ask for the same")
     return _open(link, info, start, request, SnapshotPhase(scan, stored.cut_us))
 
 
@@ -102,10 +108,10 @@ def open_snapshot_and_follow(link: Link, info: TableInfo, request: StreamRequest
     if not info.keyed:
         return _open(link, info, EARLIEST, request)
     buckets = None if request.buckets is None else resolve_buckets(info, request.buckets)
-    columns = _columns(info, request.columns)
+    columns, chosen = _columns(info, request.columns), compile_filter(request.filter, info.schema)
     # Before the cut: a partition that is not in it was born since, also if it is dropped again at once.
     births = _log_state(link, info, None).births if info.partitioned else None
-    scan = Scan.begin(link, info, ScanRequest(ScanSource.LIVE_KV, columns=columns, buckets=buckets))
+    scan = Scan.begin(link, info, ScanRequest(ScanSource.LIVE_KV, columns=columns, filter=chosen, buckets=buckets))
     return _open(link, info, scan.log_offsets, request, SnapshotPhase(scan, time.time_ns() // 1000, births))
 
 
@@ -148,6 +154,7 @@ def _open(
             info,
             {bucket: (starts[bucket], ends[bucket]) for bucket in known},
             columns=_columns(info, request.columns),
+            filter=compile_filter(request.filter, info.schema),
             images=_images(request.images),
             lease_id=request.lease_id,
         )

@@ -66,7 +66,8 @@ def moment_ms(moment: object) -> int:
         raise InvalidError("not a moment; pass a datetime with its zone", as_of=repr(moment)[:80])
     if found.utcoffset() is None:
         raise InvalidError(
-            "the moment has no zone; say which, as in 2026-11-18T10:00:00Z or datetime.now(UTC)", as_of=str(moment)[:80]
+            "the moment has no zone; say which, as in 2026-11-18T10:00:00Z or datetime.now(UTC)",
+            moment=str(moment)[:80],
         )
     # What was written within the same millisecond was written before it, or at it.
     return (found - _EPOCH) // timedelta(milliseconds=1)

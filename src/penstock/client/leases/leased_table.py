@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NoReturn
 
+import pyarrow.compute as pc
+
 from penstock.client.catalog.known_table import KnownTable
 from penstock.client.changes.range import EARLIEST, StartLike
 from penstock.client.changes.stream import ChangeStream
@@ -62,6 +64,7 @@ class LeasedTable(Table):
         *,
         images: Images | str = Images.FULL,
         buckets: Iterable[BucketName] | None = None,
+        filter: str | pc.Expression | None = None,
     ) -> ChangeStream:
         """Stream changes from `start` to `end` or the leased offsets.
 
@@ -79,6 +82,7 @@ class LeasedTable(Table):
             images=images,
             buckets=buckets,
             lease_id=self._lease_id,
+            filter=filter,
         )
         return open_changes(self._link, self._info, start, request)
 

@@ -49,12 +49,14 @@ class ChangePull:
         positions: Mapping[TableBucket, tuple[int, int | None]],
         *,
         columns: tuple[str, ...] | None = None,
+        filter: bytes | None = None,
         images: Images = Images.FULL,
         lease_id: str | None = None,
     ) -> None:
         self._link = link
         self._info = info
         self._columns = columns
+        self._filter = filter
         self._images = images
         self._lease_id = lease_id
         self._positions = dict(positions)
@@ -183,6 +185,7 @@ class ChangePull:
             schema_id=self._info.schema_id,
             positions=positions,
             columns=self._columns,
+            filter=self._filter,
             images=self._images,
             max_bytes=PAGE_BYTES,
             wait_ms=wait_ms,

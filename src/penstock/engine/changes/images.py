@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.model.filter.filter import Filter
 from penstock.model.place.change import OP, PREV, SYSTEM_FIELDS, ChangeType, Op
 from penstock.model.schema.projection import Projection
 from penstock.model.schema.schema import Schema
@@ -39,16 +40,56 @@ class Shown(NamedTuple):
 class ChangeImages:
     """Shows the changes of one table to a reader who asked for some of its columns. Thread-safe."""
 
-    def __init__(self, schema: Schema, projection: Projection, *, before: bool) -> None:
+    def __init__(self, schema: Schema, projection: Projection, chosen: Filter | None = None, *, before: bool) -> None:
         self.keyed = schema.keyed
+        self.filter = Filter(None, schema) if chosen is None else chosen
         self._projection = projection
         self._before = before
         keys = {column.id for column in schema.key_columns}
         self._is_key = [column.id in keys for column in projection.columns]
-        self.stored = projection.stored_with(SYSTEM_FIELDS if schema.keyed else ())
+        tested = self.filter.bound_columns
+        self._tested = pa.schema([column.stored for column in tested])
+        self._tests_keys_only = all(column.id in keys for column in tested)
+        self.stored = projection.stored_with((*self._tested, *(SYSTEM_FIELDS if schema.keyed else ())))
         self.shown = [
             pa.field(column.name, column.type, nullable=column.id not in keys) for column in projection.columns
         ]
+
+    def passing(self, view: TabletView, block: RowBlock) -> RowBlock:
+        """Return the changes of a block, read with the columns `stored`, as one sees them who knows what passes alone.
+
+        An update that leaves the filter is a delete to that reader, one that enters it an insert; what is outside of it
+        before and after is no change.
+        """
+        if self.filter.is_all:
+            return block
+        after = self.filter.mask_stored(block.batch)
+        if not self.keyed:
+            return _kept(block, after)
+        ops = block.batch.column(OP).to_numpy()
+        before = self._passed_before(view, block, ops, after)
+        after = after & (ops != Op.DELETE)
+        seen = np.where(after, np.where(before, Op.UPDATE, Op.INSERT), Op.DELETE).astype(np.int8)
+        place = block.batch.schema.get_field_index(OP)
+        columns = [*block.batch.columns[:place], pa.array(seen), *block.batch.columns[place + 1 :]]
+        return _kept(
+            RowBlock(block.offsets, pa.RecordBatch.from_arrays(columns, schema=block.batch.schema)), before | after
+        )
+
+    def _passed_before(
+        self, view: TabletView, block: RowBlock, ops: npt.NDArray[np.int8], after: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """Return of each change whether the row that it replaced passed."""
+        replaces = ops != Op.INSERT
+        if self._tests_keys_only:
+            # A change has the key of the row that it replaces.
+            passed: npt.NDArray[np.bool_] = np.logical_and(replaces, after)
+            return passed
+        before = np.zeros(len(ops), np.bool_)
+        if replaces.any():
+            rows = view.gather(block.batch.column(PREV).to_numpy()[replaces], self._tested)
+            before[replaces] = self.filter.mask_stored(rows)
+        return before
 
     def show(self, view: TabletView, block: RowBlock) -> Shown:
         """Return the changes of a block, read with the columns `stored`, as rows of a changelog."""
@@ -86,6 +127,10 @@ class ChangeImages:
         """Null the other columns of deletes."""
         places = pa.array(np.arange(len(ops)), mask=ops == Op.DELETE)
         return [column if is_key else column.take(places) for column, is_key in zip(columns, self._is_key, strict=True)]
+
+
+def _kept(block: RowBlock, mask: npt.NDArray[np.bool_]) -> RowBlock:
+    return block if mask.all() else RowBlock(block.offsets[mask], block.batch.filter(pa.array(mask)))
 
 
 def _words(codes: npt.NDArray[np.int8]) -> pa.StringArray:

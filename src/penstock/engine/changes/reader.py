@@ -7,6 +7,7 @@ over the buckets that have changes; what one does not need goes to the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from penstock.engine.changes.images import ChangeImages
@@ -18,6 +19,7 @@ from penstock.engine.settings import PAGE_BYTES_MAX, Settings
 from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.pins import not_led
 from penstock.errors import InvalidError, OffsetOutOfRangeError, SchemaMismatchError
+from penstock.model.filter.filter import Filter
 from penstock.model.node.calls import ChangePage, Images, Offsets, PullChanges
 from penstock.model.node.log_state import dropped_unread
 from penstock.model.place.bucket import BucketId, TableBucket
@@ -27,6 +29,8 @@ from penstock.tablet.tablet import Tablet
 from penstock.tablet.view.view import TabletView
 
 WAIT_MS_MAX: Final = 60_000
+SEARCH_MS_MAX: Final = 200
+"""How long a pull looks for changes that pass a filter before it says how far it came."""
 
 Positions = Mapping[BucketId, tuple[int, int | None]]
 FindLeft = Callable[[OpenTable, TableBucket, int], BucketId | None]
@@ -64,7 +68,8 @@ class ChangeReader:
         _check(call)
         schema = table.known_schema(call.schema_id)
         projection = Projection(schema, call.columns)
-        images = ChangeImages(schema, projection, before=call.images is Images.FULL)
+        chosen = Filter.from_bytes(call.filter or b"", schema)
+        images = ChangeImages(schema, projection, chosen, before=call.images is Images.FULL)
         positions: dict[BucketId, tuple[int, int | None]] = {}
         for name, position in call.positions.items():
             bucket = self._find(table, name, position[0]) if held is None else held[name]
@@ -78,21 +83,56 @@ class ChangeReader:
             except OffsetOutOfRangeError as error:
                 raise _below_base(error.facts["bucket"], error.facts["offset"], error.facts["base"]) from error
         finished = all(start == end for start, end in call.positions.values())
-        view = self._wait(table, positions, 0 if finished else call.wait_ms)
+        pages = self._search(table, call, positions, images, 0 if finished else call.wait_ms)
+        if call.schema_id != table.info.schema_id:
+            check_there(table.info.schema, projection.columns + chosen.bound_columns)
+        return pages
+
+    def _search(
+        self, table: OpenTable, call: PullChanges, positions: Positions, images: ChangeImages, wait_ms: int
+    ) -> list[ChangePage]:
+        """Return pages; where nothing passes the filter, wait on for what does, and say how far that is."""
+        deadline_ms = self._clock.monotonic_ms() + min(wait_ms, WAIT_MS_MAX)
+        stands = dict(positions)
+        passed: dict[TableBucket, ChangePage] = {}
+        while True:
+            view = self._wait(table, stands, max(0, deadline_ms - self._clock.monotonic_ms()))
+            pages = {page.bucket: page for page in self._pages(table, call, view, stands, images)}
+            for name, before in passed.items():
+                found = pages.get(name, before)
+                pages[name] = replace(found, start=before.start)
+            done = not pages or any(page.batch.num_rows or page.next_offset < page.end for page in pages.values())
+            if done or self._clock.monotonic_ms() >= deadline_ms:
+                return list(pages.values())
+            passed = pages
+            for bucket, (start, end) in stands.items():
+                page = pages.get(table.name(bucket))
+                stands[bucket] = (start if page is None else page.next_offset, end)
+            if all(start == end for start, end in stands.values()):
+                return list(pages.values())
+
+    def _pages(
+        self, table: OpenTable, call: PullChanges, view: TableView, positions: Positions, images: ChangeImages
+    ) -> list[ChangePage]:
         ready = sorted((available, bucket) for bucket, available in _available(table, view, positions).items())
+        late_ms = self._clock.monotonic_ms() + SEARCH_MS_MAX
         pages, room = [], call.max_bytes
         for place, (available, bucket) in enumerate(ready):
-            share = room // (len(ready) - place)
-            start = positions[bucket][0]
-            stop, one = start + available, _view(table, view, bucket)
+            start, one = positions[bucket][0], _view(table, view, bucket)
             try:
-                page = read_page(one, table.name(bucket), images, start=start, end=stop, room=share)
+                page = read_page(
+                    one,
+                    table.name(bucket),
+                    images,
+                    start=start,
+                    end=start + available,
+                    room=room // (len(ready) - place),
+                    is_late=lambda: self._clock.monotonic_ms() >= late_ms,
+                )
             except SchemaMismatchError as error:
-                raise named(error, schema) from error
+                raise named(error, table.known_schema(call.schema_id)) from error
             pages.append(page)
             room = max(0, room - page.batch.nbytes)
-        if call.schema_id != table.info.schema_id:
-            check_there(table.info.schema, projection.columns)
         return pages
 
     def offsets(self, table: OpenTable, timestamp_ms: int | None = None) -> dict[TableBucket, Offsets]:

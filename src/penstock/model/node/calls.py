@@ -200,6 +200,9 @@ class PullChanges:
     `positions` maps each bucket to (start, end or None), half-open. `reader_id` names the pin that
     protects the positions for one TTL, and with `births` also what partitions from that id on have, should
     they be dropped before the reader hears of them; under `lease_id` the lease protects the positions.
+
+    With `filter`, a serialised `Filter`, an update that leaves it is a delete, one that enters it an insert, and what
+    is outside of it before and after is passed over: then a page without rows says how far nothing was found.
     """
 
     table_id: int
@@ -212,6 +215,7 @@ class PullChanges:
     reader_id: str | None = None
     lease_id: str | None = None
     births: int | None = None
+    filter: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
