@@ -121,7 +121,11 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"penstock.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    # Here, not above: to import the package costs nothing.
+    from penstock.runtime.packages import needs_engine  # noqa: PLC0415
+
+    with needs_engine(f"penstock.{name}"):
+        value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

@@ -44,3 +44,18 @@ def test_importing_the_client_loads_neither_rocksdb_nor_engine_nor_server() -> N
         assert name not in loaded
     for name in ("penstock.server", "pyarrow.flight", "pyarrow._flight", "pandas", "polars", "duckdb", "pyspark"):
         assert name not in loaded
+
+
+def test_name_that_needs_the_engine_says_what_to_install_where_there_is_none() -> None:
+    script = """
+import sys
+sys.modules["rocksdict"] = None
+import penstock
+try:
+    penstock.restore
+except penstock.errors.UnsupportedError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert "pip install penstock-db" in done.stdout
