@@ -15,6 +15,7 @@ from typing import Final
 from penstock.errors import PenstockError
 from penstock.model.node.ports import FLIGHT_PORT, HTTP_PORT
 from penstock.runtime.memory import keep_freed_memory
+from penstock.server.log_lines import FORMATS, LEVELS, write_log
 from penstock.server.serve import serve
 from penstock.server.server import Server
 
@@ -40,7 +41,7 @@ def run(server: Server, stop: threading.Event) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a server until SIGTERM or SIGINT; return the exit code."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    write_log(options.log_level, options.log_format)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tls_ca=options.tls_ca,
             insecure=options.insecure,
             settings=dict(options.set),
+            access_log=options.access_log,
+            slow_call=options.slow_call,
         )
     except PenstockError as error:
         sys.stderr.write(f"penstock: {error}\n")
@@ -76,6 +79,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls-cert", help="the server's certificate, PEM")
     parser.add_argument("--tls-key", help="its key, PEM")
     parser.add_argument("--tls-ca", help="who signs client certificates, PEM; callers then need one")
+    parser.add_argument("--log-level", choices=LEVELS, default="info", help="what is worth a line")
+    parser.add_argument("--log-format", choices=FORMATS, default="text", help="words, or JSON for a collector")
+    parser.add_argument("--access-log", action="store_true", help="a line for each request")
+    parser.add_argument("--slow-call", metavar="TIME", help="a warning for each call that takes as long: 1s, 500ms")
     parser.add_argument("--insecure", action="store_true", help="listen beyond loopback without asking who calls")
     parser.add_argument(
         "--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="a setting, by dotted name"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.home.memory_budget import MemoryBudget
 from penstock.engine.settings import Settings
+from penstock.model.words.quantity import parse_duration_ms
 from penstock.runtime.packages import needs_engine
 from penstock.server.settings import ServerSettings
 
@@ -28,10 +30,14 @@ def serve(
     tls_ca: str | Path | None = None,
     insecure: bool = False,
     settings: Settings | Mapping[str, Any] | None = None,
+    access_log: bool = False,
+    slow_call: str | timedelta | None = None,
 ) -> Server:
     """Open a data directory and serve it; port 0 takes a free one, no HTTP port means no HTTP.
 
-    With `any_http_port` a free one will do where the HTTP port is taken.
+    With `any_http_port` a free one will do where the HTTP port is taken. With `access_log` the logger
+    `penstock.requests` gets a line for each request, else at its level debug only; a call that took `slow_call` or
+    longer is a warning there.
 
     Raises:
         InvalidError: a setting or certificate does not fit, or nobody would be asked who they are.
@@ -42,7 +48,9 @@ def serve(
     # Here, not above: the client comes without the packages that these need.
     with needs_engine("a server"):
         from penstock.engine.engine import Engine  # noqa: PLC0415
+        from penstock.server.calls.request_log import RequestLog  # noqa: PLC0415
         from penstock.server.server import Listen, Server  # noqa: PLC0415
+    slow_call_ms = None if slow_call is None else parse_duration_ms(slow_call)
     # Before the directory is touched: what cannot be listened on need not be opened.
     listen = Listen(
         host=host,
@@ -77,6 +85,7 @@ def serve(
             on_page=engine.scan.read_ahead,
             on_gone=engine.scan.forsake,
             directory=directory,
+            requests=RequestLog(engine, access_log=access_log, slow_call_ms=slow_call_ms),
         )
     except BaseException:
         engine.close()

@@ -29,6 +29,7 @@ from penstock.server.calls.connections import address_of, cut_connections, recei
 from penstock.server.calls.dispatch import Dispatch
 from penstock.server.calls.flight_service import FlightServer
 from penstock.server.calls.handler import Handler, OnPage
+from penstock.server.calls.request_log import RequestLog
 from penstock.server.http import HttpServer
 from penstock.server.settings import ServerSettings
 
@@ -107,6 +108,7 @@ class Server:
         on_page: OnPage | None = None,
         on_gone: OnPage | None = None,
         directory: str | Path | None = None,
+        requests: RequestLog | None = None,
     ) -> None:
         """Serve a node; `on_page` is told of each scanner whose page is sent and that has more to give.
 
@@ -129,6 +131,7 @@ class Server:
             on_page=on_page,
             on_gone=on_gone,
             private=PrivatePaths(directory),
+            requests=requests or RequestLog(node),
         )
         self._tokens = None if listen.token_file is None else TokenFile(listen.token_file, clock)
         self._handler, self._metrics = handler, metrics

@@ -11,15 +11,15 @@ import typer
 
 from penstock.cli.commands.access import open_connection
 from penstock.cli.input.bad_rows import BadRows
-from penstock.cli.input.careful_writer import CarefulWriter
-from penstock.cli.input.change_pairs import whole_updates
 from penstock.cli.input.inputs import STDIN, InputFile
-from penstock.cli.input.missing_columns import Missing, MissingColumns
-from penstock.cli.input.put_progress import PutProgress
-from penstock.cli.input.row_writer import RowWriter
 from penstock.cli.terminal.options import InputFormat, ResultOutput, TablePathArgument, Url, split_names
 from penstock.cli.terminal.output import write_result
 from penstock.cli.terminal.words import count, count_rows, examples, say
+from penstock.cli.write.careful_writer import CarefulWriter
+from penstock.cli.write.change_pairs import whole_updates
+from penstock.cli.write.missing_columns import Missing, MissingColumns
+from penstock.cli.write.put_progress import PutProgress
+from penstock.cli.write.row_writer import RowWriter
 from penstock.errors import InvalidError, PenstockError
 from penstock.model.node.calls import Operation
 

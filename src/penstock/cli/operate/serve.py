@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import signal
-import sys
 import threading
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,24 @@ from penstock.cli.terminal.words import examples
 from penstock.model.node.ports import FLIGHT_PORT, HTTP_PORT
 
 _SECURITY = "Security"
+_LOGGING = "Logging"
+
+
+class LogLevel(StrEnum):
+    """From what on the log has a line."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """How a line of the log looks."""
+
+    TEXT = "text"
+    JSON = "json"
+
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)
 
@@ -25,6 +42,7 @@ app = typer.Typer(rich_markup_mode="rich", add_completion=False)
         "penstock serve --data ./data",
         "penstock serve --data ./data --port 0 --http-port 0",
         "penstock serve --data ./data --set kv.scanner.ttl=30s --set log.segment-bytes=16MB",
+        "penstock serve --data ./data --access-log --log-format json --slow-call 1s",
         "penstock serve --data ./data --host 0.0.0.0 --token-file tokens --tls-cert server.pem --tls-key server.key",
     )
 )
@@ -42,6 +60,29 @@ def serve(
     set: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting, by dotted name; may be repeated."),
+    ] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option(help="What is worth a line on stderr.", rich_help_panel=_LOGGING)
+    ] = LogLevel.INFO,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Words, or an object of JSON a line.", rich_help_panel=_LOGGING)
+    ] = LogFormat.TEXT,
+    access_log: Annotated[
+        bool,
+        typer.Option(
+            "--access-log",
+            help="A line for each request: who, what, which table, how long, how it ended.",
+            rich_help_panel=_LOGGING,
+        ),
+    ] = False,
+    slow_call: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Warn of each call that takes as long: 1s, 500ms. Default: never.",
+            rich_help_panel=_LOGGING,
+            show_default=False,
+        ),
     ] = None,
     token_file: Annotated[
         Path | None,
@@ -67,10 +108,11 @@ def serve(
     """
     # Here, not above: the help needs no engine.
     from penstock.server.__main__ import run  # noqa: PLC0415
+    from penstock.server.log_lines import write_log  # noqa: PLC0415
     from penstock.server.serve import serve as start  # noqa: PLC0415
 
     settings = read_pairs(set or [], "--set")
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    write_log(log_level.value, log_format.value)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -86,5 +128,7 @@ def serve(
         tls_ca=tls_ca,
         insecure=insecure,
         settings=settings,
+        access_log=access_log,
+        slow_call=slow_call,
     )
     raise typer.Exit(run(server, stop))

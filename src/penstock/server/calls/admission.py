@@ -33,8 +33,8 @@ class Stream:
     """One open stream: whose it is, since when it waits for the next call, since when for its reply to be read.
 
     `held` is the bytes of the request or reply at hand; `large_bytes` those reserved for a request in pieces, or for
-    a reply that is as large; `failed` whether the latest call failed; `opened` the scan sessions that were opened
-    on it last.
+    a reply that is as large; `failed` whether the latest call failed; `tables` those that it was on, where requests
+    are written about; `opened` the scan sessions that were opened on it last.
     """
 
     peer: str
@@ -47,6 +47,7 @@ class Stream:
     calls: int = 0
     rows: int = 0
     failed: bool = False
+    tables: tuple[int | str, ...] = ()
     ended: bool = False
     opened: deque[str] = field(default_factory=lambda: deque(maxlen=OPENED_MAX))
 

@@ -22,6 +22,7 @@ from penstock.server.access.private_paths import PrivatePaths
 from penstock.server.calls.admission import Admission, Stream
 from penstock.server.calls.dispatch import Dispatch
 from penstock.server.calls.kept_results import KeptResults
+from penstock.server.calls.request_log import OK, RequestLog
 from penstock.server.settings import ServerSettings
 from penstock.wire.body import BodyLimits
 from penstock.wire.call import Call, read_batches
@@ -61,8 +62,10 @@ class Handler:
         on_page: OnPage | None = None,
         on_gone: OnPage | None = None,
         private: PrivatePaths | None = None,
+        requests: RequestLog | None = None,
     ) -> None:
         self._dispatch = dispatch
+        self._requests = requests
         self.private = private or PrivatePaths(None)
         self._on_page = on_page
         self._on_gone = on_gone
@@ -87,6 +90,7 @@ class Handler:
         # Most calls take less than the clock's millisecond.
         start = perf_counter()
         called, call_id = "malformed", -1
+        stream.tables = ()
         try:
             self._admission.hold(stream, message.size)
             frame = self._decode(message)
@@ -115,7 +119,13 @@ class Handler:
         # Whatever was answered, or came in between, ended the request that was coming in pieces.
         stream.assembly = None
         stream.failed = reply.kind is FrameKind.ERROR
-        self._duration[called].observe(1_000 * (perf_counter() - start))
+        ms = 1_000 * (perf_counter() - start)
+        self._duration[called].observe(ms)
+        if self._requests is not None and self._requests.on:
+            result = str(reply.header["error"]["code"]) if stream.failed else OK
+            self._requests.write(
+                principal, called, stream.tables, ms=ms, bytes_in=message.size, bytes_out=reply.bytes, result=result
+            )
         return reply
 
     def end(self, stream: Stream) -> None:
@@ -185,6 +195,8 @@ class Handler:
         if len(frame.bodies) > 1:
             raise InvalidError("a request carries one batch at most", bodies=len(frame.bodies))
         arguments = call.decode_arguments(frame.header.get("args"), read_batches(frame, asked.limits))
+        if self._requests is not None and self._requests.on:
+            stream.tables = call.tables(arguments)
         if call is PULL:
             return self._pull(asked.principal, arguments["call"], gone)
         method = self._dispatch.method(asked.principal, call, arguments)

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock.cli.input.input_block import InputBlock
-from penstock.cli.input.missing_columns import MissingColumns
+from penstock.cli.write.missing_columns import MissingColumns
 from penstock.client.table import Table
 from penstock.errors import InvalidError
 from penstock.model.node.calls import Operation

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.cli.input.bad_rows import BadRows
 from penstock.cli.input.input_block import InputBlock, located
-from penstock.cli.input.missing_columns import MissingColumns
+from penstock.cli.write.missing_columns import MissingColumns
 from penstock.client.table import Table
 from penstock.errors import DeleteDisabledError, InvalidError, SchemaMismatchError, UnsupportedError
 from penstock.model.node.calls import Operation, WriteResult

@@ -1,0 +1,1 @@
+"""Rows that were read from files into a table: what a missing column means, what is left out, how far it is."""
