@@ -18,50 +18,25 @@ from penstock.spark.session.options import markdown as spark_options
 
 REFERENCE = Path(__file__).parent / "reference"
 WIDTH = 76
-PYTHON = [
-    "connect",
-    "Connection",
-    "Table",
-    "ScanBuilder",
-    "ScanSource",
-    "Scan",
-    "Cut",
-    "ChangeStream",
-    "Writer",
-    "Owner",
-    "Lease",
-    "PageScanner",
-    "Progress",
-    "serve",
-    "restore",
-    "Schema",
-    "AggFunction",
-    "MergeEngine",
-    "TableInfo",
-    "TableBucket",
-    "WriteResult",
-    "Snapshot",
-    "OwnerInfo",
-    "UndoResult",
-    "BackupResult",
-    "RestoreResult",
-]
-SPARK = [
-    "register",
-    "read",
-    "changes",
-    "cut",
-    "read_stream",
-    "write",
-    "write_stream",
-    "sink",
-    "lookup_join",
-    "create_table",
-    "views",
-    "to_buckets",
-    "pre_aggregate",
-    "progress",
-]
+PYTHON = (
+    *(
+        "connect",
+        "Connection",
+        "Table",
+        "ScanBuilder",
+        "ScanSource",
+        "Scan",
+    ),
+    *("Cut", "ChangeStream", "Writer", "Owner", "Lease", "PageScanner"),
+    *("Progress", "serve", "restore", "Schema", "AggFunction"),
+    *("MergeEngine", "TableInfo", "TableBucket", "WriteResult", "Snapshot"),
+    *("OwnerInfo", "UndoResult", "BackupResult", "RestoreResult"),
+)
+SPARK = (
+    *("register", "read", "changes", "cut", "read_stream", "write"),
+    *("write_stream", "sink", "lookup_join", "create_table", "views"),
+    *("to_buckets", "pre_aggregate", "progress"),
+)
 MADE = "<!-- Written by docs/reference_api.py from the code; change the docstrings there. -->"
 RAISES = re.compile(r"^Raises:\n((?:    .*\n?)+)", re.M)
 
@@ -85,8 +60,8 @@ def spark_page() -> str:
     parts = [
         "# PySpark API",
         MADE,
-        '`import penstock.spark as pks`. The functions, and the options that `spark.read.format("penstock")` and its like '
-        "take.",
+        "`import penstock.spark as pks`. The functions, and the options of "
+        '`spark.read.format("penstock")` and its like.',
     ]
     for name in SPARK:
         parts += _entry(
