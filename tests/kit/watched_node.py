@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from penstock.errors import PenstockError
 from penstock.model.node.node import Node, SharedNode
+from penstock.model.node.principal import LOCAL
 
 FACETS: Final = ("catalog", "tables", "scan", "changes", "lookup", "leases", "owners", "backup")
 
@@ -24,6 +25,8 @@ class CallRules:
         self._hooks: dict[str, Callable[[], object]] = {}
         self._shapes: dict[str, Callable[[Any], Any]] = {}
         self._answers: dict[str, Callable[[Any], Any]] = {}
+        self._instead: dict[str, Callable[..., Any]] = {}
+        self._callers: list[tuple[str, str]] = []
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
 
     def names(self, *facets: str) -> list[str]:
@@ -34,7 +37,12 @@ class CallRules:
     def arguments(self, target: str) -> list[Any]:
         """Return the first argument of each call of a target."""
         with self._lock:
-            return [given[0] if given else None for name, given, _ in self.calls if name == target]
+            return [next(iter((*given, *named.values())), None) for name, given, named in self.calls if name == target]
+
+    def callers(self, target: str) -> list[str]:
+        """Return the principal of each call of a target."""
+        with self._lock:
+            return [principal for principal, name in self._callers if name == target]
 
     def refuse(self, target: str, *errors: PenstockError) -> None:
         """Let the next calls of a target fail before they are done."""
@@ -56,6 +64,10 @@ class CallRules:
         """Have what each call of a target returns replaced by what `answer` makes of it."""
         self._answers[target] = answer
 
+    def instead(self, target: str, method: Callable[..., Any]) -> None:
+        """Have another method answer the calls of a target."""
+        self._instead[target] = method
+
     def clear(self) -> None:
         """Forget the calls so far, the faults and the hooks."""
         with self._lock:
@@ -64,11 +76,13 @@ class CallRules:
         self._after.clear()
         self._hooks.clear()
         self._answers.clear()
+        self._instead.clear()
 
-    def perform(self, target: str, method: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
+    def perform(self, principal: str, target: str, method: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
         """Make a call as the rules say."""
         with self._lock:
             self.calls.append((target, given, named))
+            self._callers.append((principal, target))
             refused = self._before[target].popleft() if self._before[target] else None
         if target in self._hooks:
             self._hooks[target]()
@@ -76,7 +90,7 @@ class CallRules:
             raise refused
         if target in self._shapes:
             given = (self._shapes[target](given[0]), *given[1:])
-        result = method(*given, **named)
+        result = self._instead.get(target, method)(*given, **named)
         if target in self._answers:
             result = self._answers[target](result)
         with self._lock:
@@ -89,13 +103,14 @@ class CallRules:
 class _WatchedFacet:
     """A facet of a node whose methods are called as the rules say."""
 
-    def __init__(self, name: str, facet: Any, rules: CallRules) -> None:
+    def __init__(self, name: str, facet: Any, rules: CallRules, principal: str) -> None:
         self._name = name
+        self._principal = principal
         self._facet = facet
         self._rules = rules
 
     def __getattr__(self, method: str) -> Any:
-        return partial(self._rules.perform, f"{self._name}.{method}", getattr(self._facet, method))
+        return partial(self._rules.perform, self._principal, f"{self._name}.{method}", getattr(self._facet, method))
 
 
 class WatchedNode:
@@ -110,17 +125,17 @@ class WatchedNode:
     owners: Any
     backup: Any
 
-    def __init__(self, node: Node, rules: CallRules | None = None) -> None:
+    def __init__(self, node: Node, rules: CallRules | None = None, principal: str = LOCAL) -> None:
         self.node = node
         self.rules = rules or CallRules()
         self.closed = False
         for name in FACETS:
-            setattr(self, name, _WatchedFacet(name, getattr(node, name), self.rules))
+            setattr(self, name, _WatchedFacet(name, getattr(node, name), self.rules, principal))
 
     def acting_as(self, principal: str) -> WatchedNode:
         """Return the node as a principal sees it, behind the same rules."""
         shared: SharedNode = self.node  # type: ignore[assignment]
-        return WatchedNode(shared.acting_as(principal), self.rules)
+        return WatchedNode(shared.acting_as(principal), self.rules, principal)
 
     def close(self) -> None:
         """Close the node."""

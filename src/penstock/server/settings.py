@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from penstock.errors import InvalidError
+from penstock.wire.frame import FRAME_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """The limits of a server, all positive.
 
-    A request above `request_bytes_max` is refused once it has arrived; Flight cannot refuse it before. One
+    A request above `request_bytes_max` is refused once it has arrived; Flight cannot refuse it before. A reply
+    with rows above `reply_bytes_max` is not sent. A request
     that comes in pieces has up to `call_bytes_max`, which is also what all of them may hold together.
     `memory_bytes_max` is what all requests and replies in flight may hold together,
     `peer_memory_bytes_max` those of one connection. An open stream holds a thread that mostly sleeps.
@@ -23,6 +25,7 @@ class ServerSettings:
     """
 
     request_bytes_max: int = 64 << 20
+    reply_bytes_max: int = FRAME_BYTES_MAX
     call_bytes_max: int = 1 << 30
     memory_bytes_max: int = 1 << 30
     peer_memory_bytes_max: int = 256 << 20

@@ -1,136 +1,113 @@
-"""A node that is a dict and a list, and a server in front of it."""
+"""An engine on memory parts, and a server in front of it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.kit.certificates import make_certificates
-from tests.kit.flat_node import FlatFacet, FlatNode
+from tests.kit.memory_engine import MemoryEngine
+from tests.kit.watched_node import WatchedNode
 
 from penstock.client.remote.node import RemoteNode
-from penstock.errors import AlreadyExistsError, UnknownOrExpiredScannerError
+from penstock.errors import UnknownOrExpiredScannerError
 from penstock.model.node.calls import (
     ChangePage,
-    LookupCall,
-    LookupResult,
     OpenScan,
     Operation,
     Page,
     PullChanges,
     WriteCall,
-    WriteResult,
 )
-from penstock.model.node.node import Node, SharedNode
 from penstock.model.place.bucket import TableBucket
+from penstock.model.table.spec import make_spec
 from penstock.runtime.clock import Clock
 from penstock.server.server import Listen, Server
 from penstock.server.settings import ServerSettings
 
-BUCKET = TableBucket("shop.orders", None, 0)
+BUCKET = TableBucket("default.orders", None, 0)
 
 
-class ListNode(FlatNode):
-    """One table, `id` and `note`, whose log is a list of batches."""
+class ServedNode(WatchedNode):
+    """An engine on memory parts with one table, `id` and `note`, whose id is 1; `rules` says how its calls fail."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.batches: list[pa.RecordBatch] = []
-        self.databases = ["default"]
-        self.scans: dict[str, int] = {}
-        self.principals: list[str] = []
-        self.pulls_waiting = 0
-        self.closed = False
+        self.engine = MemoryEngine()
+        spec = make_spec("id BIGINT, note STRING, PRIMARY KEY (id)")
+        assert self.engine.catalog.create_table("default.orders", spec).table_id == 1
+        super().__init__(self.engine)
         self.hold = threading.Event()
         self.hold.set()
+        self.rules.at("catalog.list_databases", lambda: self.hold.wait(30))
+        self.rules.instead("catalog.drop_database", self._fail_on_a_bug)
 
-    def database_id(self) -> str:
-        return "0f" * 16
-
-    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
-        if name in self.databases and not if_not_exists:
-            raise AlreadyExistsError("the database exists", database=name)
-        self.databases.append(name)
-
-    def list_databases(self) -> list[str]:
-        assert self.hold.wait(30)
-        return list(self.databases)
-
-    def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+    @staticmethod
+    def _fail_on_a_bug(name: str, **_: bool) -> None:
         raise KeyError(f"a bug of the node: {name}")
 
-    def write(self, call: WriteCall) -> WriteResult:
-        with self.changed:
-            start = sum(batch.num_rows for batch in self.batches)
-            self.batches.append(call.batch)
-            self.changed.notify_all()
-        rows = call.batch.num_rows
-        return WriteResult(rows, rows, 0, {BUCKET: (start, start + rows)})
+    @property
+    def batches(self) -> list[pa.RecordBatch]:
+        """Return the batches that were written."""
+        return [call.batch for call in self.rules.arguments("tables.write")]
 
-    def open_scanner(self, call: OpenScan) -> Page:
-        self.scans["s-1"] = 0
-        return self.next_page("s-1", 0)
+    @property
+    def databases(self) -> list[str]:
+        """Return the names of the databases."""
+        return self.engine.catalog.list_databases()
 
-    def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
-        if scanner_id not in self.scans:
-            raise UnknownOrExpiredScannerError("the scanner is unknown or has expired", scanner_id=scanner_id)
-        batch = self.batches[call_seq_id]
-        return Page(scanner_id, 9, (batch,), call_seq_id + 1 < len(self.batches), call_seq_id + 1, b"t")
+    @property
+    def principals(self) -> list[str]:
+        """Return the principal of each call for the list of databases."""
+        return self.rules.callers("catalog.list_databases")
 
-    def close_scanner(self, scanner_id: str) -> None:
-        self.scans.pop(scanner_id, None)
+    def script(self, batches: Sequence[pa.RecordBatch]) -> set[str]:
+        """Have scans and changes give these batches, each as a page; return the scanners that are open."""
+        scanners: set[str] = set()
 
-    def pull_changes(self, call: PullChanges) -> list[ChangePage]:
-        start, _ = call.positions[BUCKET]
-        with self.changed:
-            self.pulls_waiting += 1
-            self.changed.wait_for(lambda: len(self.batches) > start, call.wait_ms / 1000)
-            self.pulls_waiting -= 1
-            return [ChangePage(BUCKET, batch, start, start + 1, start + 1) for batch in self.batches[start : start + 1]]
+        def page(scanner_id: str, call_seq_id: int) -> Page:
+            if scanner_id not in scanners:
+                raise UnknownOrExpiredScannerError("the scanner is unknown or has expired", scanner_id=scanner_id)
+            more = call_seq_id + 1 < len(batches)
+            return Page(scanner_id, 9, (batches[call_seq_id],), more, call_seq_id + 1, b"t")
 
-    def lookup_rows(self, call: LookupCall) -> LookupResult:
-        return LookupResult(call.keys, {BUCKET: len(self.batches)})
+        def open_page(call: OpenScan) -> Page:
+            assert call.bucket == BUCKET
+            scanners.add("s-1")
+            return page("s-1", 0)
 
-    def close(self) -> None:
-        self.closed = True
+        def close(scanner_id: str) -> None:
+            scanners.discard(scanner_id)
 
-    def acting_as(self, principal: str) -> Node:
-        return cast(Node, _Acting(self, principal))
+        def pull(call: PullChanges) -> list[ChangePage]:
+            start, _ = call.positions[BUCKET]
+            return [ChangePage(BUCKET, batch, start, start + 1, start + 1) for batch in batches[start : start + 1]]
 
-
-class _Acting:
-    """The node as a principal sees it: notes who lists databases."""
-
-    def __init__(self, node: ListNode, principal: str) -> None:
-        self._node = node
-        self._principal = principal
-        self.catalog = self
-
-    def list_databases(self) -> list[str]:
-        self._node.principals.append(self._principal)
-        return self._node.list_databases()
-
-    def __getattr__(self, name: str) -> Any:
-        catalog = FlatFacet(self._node, "catalog")
-        return getattr(catalog, name) if hasattr(catalog, name) else getattr(self._node, name)
+        self.rules.instead("scan.open", open_page)
+        self.rules.instead("scan.next_page", page)
+        self.rules.instead("scan.close", close)
+        self.rules.instead("changes.pull", pull)
+        return scanners
 
 
 @pytest.fixture
-def node() -> ListNode:
-    return ListNode()
+def node() -> Iterator[ServedNode]:
+    node = ServedNode()
+    yield node
+    node.hold.set()
+    node.engine.close()
 
 
 @pytest.fixture
-def start(node: ListNode) -> Iterator[Callable[..., Server]]:
+def start(node: ServedNode) -> Iterator[Callable[..., Server]]:
     """Return a function that puts the node behind a server."""
     servers: list[Server] = []
 
     def run(settings: ServerSettings | None = None, clock: Clock | None = None, **listen: Any) -> Server:
-        server = Server(cast(SharedNode, node), Listen(**listen), settings=settings, clock=clock)
+        server = Server(node, Listen(**listen), settings=settings, clock=clock)
         servers.append(server)
         return server
 

@@ -62,7 +62,7 @@ def test_what_follows_a_failure_is_not_done_however_much_there_is(node: Any, sta
         type(None),
         type(None),
     ]
-    assert node.databases == ["default", "a", "d", "e"]
+    assert node.databases == ["a", "d", "default", "e"]
 
 
 @pytest.mark.parametrize("word", [1, "yes", None, []])

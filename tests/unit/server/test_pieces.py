@@ -68,9 +68,9 @@ def test_large_calls_of_all_kinds_arrive_whole(node: Any, start: Start, reach: R
 
     assert remote.tables.write(make_write(5_000)).rows == 5_000
     assert node.batches == [make_write(5_000).batch]
-    assert remote.lookup.rows(LookupCall(1, 0, keys)).batch == keys
-    remote.catalog.create_database("x" * 10_000)
-    assert "x" * 10_000 in remote.catalog.list_databases()
+    assert remote.lookup.rows(LookupCall(1, 0, keys)).batch["id"] == keys["id"]
+    with pytest.raises(InvalidError, match="a database name"):
+        remote.catalog.create_database("x" * 10_000)
     wait_until(lambda: held(server) == 0)
 
 

@@ -14,14 +14,14 @@ from penstock.client.remote.node import RemoteNode
 from penstock.errors import InvalidError, LimitError, UnsupportedError
 from penstock.model.node.calls import LookupCall, OpenScan, PullChanges
 from penstock.model.place.bucket import TableBucket
-from penstock.server.calls import reply_writer
 from penstock.server.server import Server
+from penstock.server.settings import ServerSettings
 from penstock.wire.calls import LIST_DATABASES, LOOKUP, NEXT_PAGE, OPEN_SCANNER
 from penstock.wire.fault import read_fault
 from penstock.wire.frame import CALL_STREAM, PROTOCOL_VERSION, FrameKind, decode_frame
 from penstock.wire.reply import is_last
 
-BUCKET = TableBucket("shop.orders", None, 0)
+BUCKET = TableBucket("default.orders", None, 0)
 OPEN = OpenScan(1, 0, BUCKET)
 Start = Callable[..., Server]
 Reach = Callable[..., RemoteNode]
@@ -58,19 +58,20 @@ def large(rows: int = 50_000) -> pa.RecordBatch:
 
 
 def test_rows_of_pages_travel_as_data_and_other_replies_between_them_as_frames(node: Any, raw: RawStream) -> None:
-    node.batches += [large(), large(1)]
+    batches = [large(), large(1)]
+    node.script(batches)
 
     first = raw.ask(OPEN_SCANNER.encode_request(1, {"call": OPEN}))
     names = raw.ask(LIST_DATABASES.encode_request(2, {}))
     second = raw.ask(NEXT_PAGE.encode_request(3, {"scanner_id": "s-1", "call_seq_id": 1}))
 
-    assert [chunk.data for chunk in (*first, *names, *second)] == [node.batches[0], None, node.batches[1]]
+    assert [chunk.data for chunk in (*first, *names, *second)] == [batches[0], None, batches[1]]
     assert LIST_DATABASES.decode_reply(2, names[0].app_metadata) == ["default"]
-    assert NEXT_PAGE.decode_reply(3, second[0].app_metadata, [second[0].data]).batch == node.batches[1]
+    assert NEXT_PAGE.decode_reply(3, second[0].app_metadata, [second[0].data]).batch == batches[1]
 
 
 def test_rows_of_another_schema_come_as_a_frame_on_the_same_stream(node: Any, raw: RawStream) -> None:
-    node.batches.append(large())
+    node.script([large()])
     keys = pa.record_batch({"id": [2, 3]})
 
     raw.ask(OPEN_SCANNER.encode_request(1, {"call": OPEN}))
@@ -78,12 +79,12 @@ def test_rows_of_another_schema_come_as_a_frame_on_the_same_stream(node: Any, ra
     (page,) = raw.ask(NEXT_PAGE.encode_request(3, {"scanner_id": "s-1", "call_seq_id": 0}))
 
     assert answer.data is None
-    assert LOOKUP.decode_reply(2, answer.app_metadata).batch == keys
-    assert page.data == node.batches[0]
+    assert LOOKUP.decode_reply(2, answer.app_metadata).batch["id"].to_pylist() == [2, 3]
+    assert page.data == large()
 
 
 def test_large_batches_arrive_with_their_columns_at_words(node: Any, raw: RawStream) -> None:
-    node.batches += [large(20_000 + n) for n in range(20)]
+    node.script([large(20_000 + n) for n in range(20)])
     raw.ask(OPEN_SCANNER.encode_request(1, {"call": OPEN}))
 
     for number in range(20):
@@ -93,7 +94,8 @@ def test_large_batches_arrive_with_their_columns_at_words(node: Any, raw: RawStr
 
 
 def test_calls_on_rows_of_several_kinds_are_answered_over_one_connection(node: Any, start: Start, reach: Reach) -> None:
-    node.batches += [large(), large(5)]
+    batches = [large(), large(5)]
+    node.script(batches)
     remote = reach(start())
 
     for _ in range(3):
@@ -102,21 +104,19 @@ def test_calls_on_rows_of_several_kinds_are_answered_over_one_connection(node: A
         found = remote.lookup.rows(LookupCall(1, 0, pa.record_batch({"id": [2]})))
         changes = remote.changes.pull(PullChanges(1, 0, {BUCKET: (0, None)}))
 
-        assert (page.batch, again.batch) == (node.batches[0], node.batches[1])
-        assert found.batch == pa.record_batch({"id": [2]})
-        assert [change.batch for change in changes] == [node.batches[0]]
+        assert [page.batch, again.batch] == batches
+        assert found.batch["id"].to_pylist() == [2]
+        assert [change.batch for change in changes] == batches[:1]
 
 
-def test_reply_that_is_too_large_is_told_and_the_stream_goes_on(
-    node: Any, start: Start, reach: Reach, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node.batches += [large(), large(5)]
-    monkeypatch.setattr(reply_writer, "FRAME_BYTES_MAX", 1 << 16)
-    remote = reach(start())
+def test_reply_that_is_too_large_is_told_and_the_stream_goes_on(node: Any, start: Start, reach: Reach) -> None:
+    batches = [large(), large(5)]
+    node.script(batches)
+    remote = reach(start(ServerSettings(reply_bytes_max=1 << 16)))
 
     with pytest.raises(LimitError, match="ask for less"):
         remote.scan.open(OPEN)
-    assert remote.scan.next_page("s-1", 1).batch == node.batches[1]
+    assert remote.scan.next_page("s-1", 1).batch == batches[1]
 
 
 @pytest.mark.parametrize("version", [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])

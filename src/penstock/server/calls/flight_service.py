@@ -118,7 +118,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
-        admission, replies = self._admission, ReplyWriter(writer)
+        admission, replies = self._admission, ReplyWriter(writer, self._settings.reply_bytes_max)
         while (message := _next_message(reader)) is not None:
             admission.begin_call(stream)
             try:

@@ -6,15 +6,15 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.errors import LimitError
-from penstock.wire.frame import FRAME_BYTES_MAX
 from penstock.wire.reply import DataSchema, Reply
 
 
 class ReplyWriter:
     """Sends the replies of a stream. The first one with batches says of which schema the stream's data is."""
 
-    def __init__(self, writer: flight.MetadataRecordBatchWriter) -> None:
+    def __init__(self, writer: flight.MetadataRecordBatchWriter, bytes_max: int) -> None:
         self._writer = writer
+        self._bytes_max = bytes_max
         self._data: DataSchema | None = None
 
     def send(self, reply: Reply) -> int:
@@ -27,8 +27,8 @@ class ReplyWriter:
         if not reply.batches:
             return self._send_frame(reply)
         size = reply.bytes
-        if size > FRAME_BYTES_MAX:
-            raise LimitError("the message is too large; ask for less", bytes=size, most=FRAME_BYTES_MAX)
+        if size > self._bytes_max:
+            raise LimitError("the message is too large; ask for less", bytes=size, most=self._bytes_max)
         if self._data is None:
             self._data = DataSchema(reply.batches[0])
             self._writer.begin(self._data.schema)
