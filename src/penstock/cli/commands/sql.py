@@ -13,6 +13,7 @@ import typer
 
 from penstock.cli.commands.access import open_connection
 from penstock.cli.commands.query import Query, TableName
+from penstock.cli.commands.sql_statement import answer_statement
 from penstock.cli.terminal.options import Output, Url
 from penstock.cli.terminal.output import write_batches
 from penstock.cli.terminal.words import examples
@@ -31,6 +32,8 @@ app = typer.Typer(rich_markup_mode="rich", add_completion=False)
     epilog=examples(
         'penstock sql "SELECT city, sum(amount) AS revenue FROM shop.orders GROUP BY city ORDER BY revenue DESC"',
         "penstock sql \"SELECT * FROM shop.orders o JOIN 'cities.csv' c USING (city)\" --output csv",
+        'penstock sql "SHOW TABLES"',
+        'penstock sql "DESCRIBE shop.orders"',
         "penstock sql --file report.sql --output parquet > report.parquet",
     )
 )
@@ -45,13 +48,17 @@ def sql(
     """Query tables with SQL, each at one consistent cut.
 
     The cuts of all tables named are taken before the first row is read; the rows stream through DuckDB in this
-    process. Names are database.table; files work too.
+    process. Names are database.table; files work too. SHOW TABLES, SHOW DATABASES and DESCRIBE answer from the catalog.
     """
     if (query is None) == (file is None):
         raise InvalidError("give one SELECT, or --file")
     text = query if file is None else _read(file)
     duckdb = _duckdb()
     with open_connection(context, url) as connection, closing(_open(duckdb)) as database:
+        answer = answer_statement(connection, text or "")
+        if answer is not None:
+            write_batches(output, answer.schema, answer.to_batches())
+            return
         sources: list[TableAtCut] = []
         try:
             asked = Query.parse(database, text or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -48,7 +49,9 @@ def doctor(
 
 
 def _show(finding: Finding) -> None:
-    grade = typer.style(f"{finding.grade:<4}", fg=_COLORS[finding.grade], bold=True)
+    grade = f"{finding.grade:<4}"
+    if not os.environ.get("NO_COLOR"):
+        grade = typer.style(grade, fg=_COLORS[finding.grade], bold=True)
     typer.echo(f"{grade}  {finding.check:<14} {finding.found}")
     if finding.advice:
         typer.echo(f"      {'':<14} -> {finding.advice}")

@@ -62,6 +62,7 @@ _WORDS: Final = (
     (r"\bimages='(\w+)'", r"--images \1"),
     (r"\b(merge_engine|version_column|bucket_key|partitioned_by)=(\w+)", lambda m: f"{_flag(m[1])} {m[2]}"),
     (r"\bowner=", "the owner"),
+    (r"\bexpect=", "what is expected of rows"),
     (r"\bbuckets=", "its buckets"),
     (r"\b(as_of|columns|filter|limit|source|lease|images|where|token)=", lambda m: _flag(m[1])),
     (

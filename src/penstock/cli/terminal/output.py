@@ -158,11 +158,17 @@ def write_batches(output: OutputFormat | None, schema: pa.Schema, batches: Itera
     """Write batches to stdout as they come; return how many rows there were."""
     sink = open_sink(output, schema)
     rows = 0
-    for batch in batches:
-        sink.write(batch)
-        rows += batch.num_rows
-        # Whoever reads a pipe sees rows when they are there, not when a buffer is full.
-        sys.stdout.flush()
+    try:
+        for batch in batches:
+            sink.write(batch)
+            rows += batch.num_rows
+            # Whoever reads a pipe sees rows when they are there, not when a buffer is full.
+            sys.stdout.flush()
+    except BaseException:
+        # Rows that were read are shown; another format stays without its end, so that no one takes it for whole.
+        if isinstance(sink, TextTable):
+            sink.close()
+        raise
     sink.close()
     sys.stdout.flush()
     return rows

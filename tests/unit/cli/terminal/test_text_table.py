@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import threading
 
 import pyarrow as pa
 import pytest
 
-from penstock.cli.terminal.text_table import TextTable, fit_widths
+from penstock.cli.terminal.text_table import ROWS_MEASURED, TextTable, fit_widths
 
 
 def shown(table: pa.Table, width: int = 80, batch_rows: int = 100) -> list[str]:
@@ -34,10 +35,53 @@ def test_table_without_rows_shows_its_heading() -> None:
     assert shown(pa.schema([("id", pa.int64())]).empty_table()) == ["  id", "────"]
 
 
-def test_heading_is_written_once_and_later_rows_keep_the_widths() -> None:
+def test_first_batches_together_decide_the_widths() -> None:
     table = pa.table({"city": ["Ulm", "a very long name"]})
 
-    assert shown(table, batch_rows=1) == ["city", "────", "Ulm", "a v…"]
+    assert shown(table, batch_rows=1) == ["city", "────────────────", "Ulm", "a very long name"]
+
+
+def test_rows_after_those_measured_keep_the_widths() -> None:
+    table = pa.table({"city": [*["Ulm"] * ROWS_MEASURED, "a very long name"]})
+
+    lines = shown(table, batch_rows=100)
+
+    assert lines[:2] == ["city", "────"]
+    assert lines[-1] == "a v…"
+    assert lines.count("city") == 1
+
+
+def test_output_that_is_no_terminal_is_never_cut() -> None:
+    stream = io.StringIO()
+    table = pa.table({"id": [1] * (ROWS_MEASURED + 1), "text": ["x" * 500] * ROWS_MEASURED + ["y" * 5000]})
+    text = TextTable(stream, table.schema)
+    for batch in table.to_batches(100):
+        text.write(batch)
+    text.close()
+
+    assert "…" not in stream.getvalue()
+    assert stream.getvalue().splitlines()[-1].split() == ["1", "y" * 5000]
+
+
+def test_row_that_is_alone_is_shown_without_waiting_for_others() -> None:
+    class Screen(io.StringIO):
+        def __init__(self) -> None:
+            super().__init__()
+            self.flushed = threading.Event()
+
+        def flush(self) -> None:
+            self.flushed.set()
+
+    screen = Screen()
+    table = pa.table({"id": [17]})
+    text = TextTable(screen, table.schema, width=80)
+
+    text.write(table.to_batches()[0])
+
+    assert screen.flushed.wait(30)
+    assert screen.getvalue().splitlines()[2].strip() == "17"
+    text.close()
+    assert screen.getvalue().count("17") == 1
 
 
 def test_what_is_too_wide_for_the_screen_ends_in_an_ellipsis() -> None:
