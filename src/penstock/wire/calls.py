@@ -23,6 +23,7 @@ from penstock.wire.records import (
     BACKUP_PLAN,
     CHANGE_PAGE,
     CUT,
+    FIRST_ROWS,
     LOOKUP_CALL,
     LOOKUP_RESULT,
     OFFSET_BY_BUCKET,
@@ -31,6 +32,8 @@ from penstock.wire.records import (
     PAGE,
     PIECE,
     PULL_CHANGES,
+    ROW_COUNT,
+    ROW_PASS,
     SCALAR,
     SCANNER_INFO,
     TABLE_INFO,
@@ -162,6 +165,9 @@ CLOSE_SCANNER: Final = Call("close_scanner", "scan.close", ON_NO_TABLE, NOTHING,
 READ_TOKEN: Final = Call("read_token", "scan.read_token", ON_NO_TABLE, OPEN_SCAN, {"token": BYTES})
 LIST_SCANNERS: Final = Call("list_scanners", "scan.list", ON_NO_TABLE, listed(SCANNER_INFO))
 KILL_SCANNER: Final = Call("kill_scanner", "scan.kill", ON_NO_TABLE, NOTHING, {"scanner_id": TEXT}, once=True)
+
+COUNT_ROWS: Final = Call("count_rows", "scan.count", OF_CALL, ROW_COUNT, {"call": ROW_PASS})
+FIRST_ROWS_OF: Final = Call("first_rows", "scan.first", OF_CALL, FIRST_ROWS, {"call": ROW_PASS})
 
 OFFSETS: Final = Call(
     "offsets",

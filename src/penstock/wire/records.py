@@ -14,6 +14,7 @@ from penstock.model.node.calls import (
     BucketStats,
     ChangePage,
     Cut,
+    FirstRows,
     Images,
     LookupCall,
     LookupResult,
@@ -22,6 +23,8 @@ from penstock.model.node.calls import (
     Operation,
     Page,
     PullChanges,
+    RowCount,
+    RowPass,
     ScannerInfo,
     TableStats,
     WriteCall,
@@ -146,6 +149,22 @@ SCANNER_INFO: Final = record(
     rows=INT,
     bytes=INT,
 )
+ROW_PASS: Final = record(
+    RowPass,
+    table_id=INT,
+    schema_id=INT,
+    positions=POSITIONS,
+    filter=maybe(BYTES),
+    cut_id=maybe(NAME),
+    lease_id=maybe(NAME),
+    columns=COLUMNS,
+    order=tupled(TEXT),
+    descending=tupled(BOOL),
+    limit=INT,
+    offsets=BOOL,
+)
+ROW_COUNT: Final = record(RowCount, rows=INT, left=POSITIONS)
+FIRST_ROWS: Final = record(FirstRows, batch=BATCH, left=POSITIONS)
 PULL_CHANGES: Final = record(
     PullChanges,
     "filter",

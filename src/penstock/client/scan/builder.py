@@ -112,6 +112,25 @@ class ScanBuilder:
             raise InvalidError("offsets is True or False", found=repr(wanted))
         return self._with(replace(self._request, offsets=wanted))
 
+    def order_by(self, order: str | None) -> ScanBuilder:
+        """Read the first rows in an order, such as `amount desc, city`: as many as the limit, which it needs.
+
+        Raises:
+            InvalidError: not a text.
+        """
+        if not isinstance(order, str | None):
+            raise InvalidError('order_by is a text such as "amount desc, city"', found=type(order).__name__)
+        return self._with(replace(self._request, order_by=order))
+
+    def count(self) -> int:
+        """Return how many rows there are; none of them travels. A limit does not count.
+
+        Raises:
+            PenstockError: as `execute` has it.
+        """
+        with self._with(replace(self._request, counts=True, order_by=None)).execute() as scan:
+            return scan.count()
+
     def lease(self, lease: LeaseHandle | str | None) -> ScanBuilder:
         """Read what a lease, named by itself or its id, holds of the table; None for no lease.
 

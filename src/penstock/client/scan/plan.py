@@ -24,11 +24,13 @@ from penstock.client.pages.bucket_scan import close_session, session_name
 from penstock.client.scan.lease_cut import pin_leased
 from penstock.client.scan.log_scan import LogReader
 from penstock.client.scan.request import ScanRequest, ScanSource
+from penstock.client.scan.row_pass import OrderedReader, RowPasses
 from penstock.client.scan.row_reader import RowReader
 from penstock.client.scan.token import BucketPosition
-from penstock.errors import OffsetOutOfRangeError, TooManyScannersError
+from penstock.errors import InvalidError, OffsetOutOfRangeError, TooManyScannersError, UnsupportedError
 from penstock.model.node.calls import Cut, OpenScan, Page
 from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.row_order import RowOrder
 from penstock.model.table.table import TableInfo
 
 TRIES: Final = 3
@@ -54,14 +56,21 @@ class ScanPlan:
         self.info = info
         self.request = request
         self.schema = request.schema(info)
+        self.order = None if request.order_by is None else _ordered(info, request)
         self.first: list[Page] = []
         self.pin = self._pin_present() if stored is None else self._pin_again(stored)
         self.positions = self._positions() if stored is None else stored
 
-    def reader(self, *, hurried: bool) -> RowReader | LogReader:
+    def reader(self, *, hurried: bool) -> RowReader | LogReader | OrderedReader:
         """Return what reads the buckets for one pass. It takes the first page, so it has to be closed."""
         where = (self.link, self.info, self.request, self.positions)
+        if self.order is not None:
+            return OrderedReader(self.passes(), self.order)
         return RowReader(*where, pin=self.pin, first=self._take_first(), hurried=hurried)
+
+    def passes(self) -> RowPasses:
+        """Return what has the node go over the rows."""
+        return RowPasses(self.link, self.info, self.request, self.positions, pin=self.pin)
 
     def release(self) -> None:
         """Let go of the cut, and of the first page if no pass took it; idempotent."""
@@ -129,6 +138,25 @@ class ScanPlan:
         return {}
 
 
+def _ordered(info: TableInfo, request: ScanRequest) -> RowOrder:
+    """Return the order that is asked for.
+
+    Raises:
+        InvalidError: it is not understood, or has no limit.
+        UnsupportedError: the scan reads the log, or a column has no order.
+    """
+    assert request.order_by is not None
+    order = RowOrder.parse(request.order_by, info.schema)
+    if request.source is ScanSource.LOG:
+        raise UnsupportedError("a log is in the order of its offsets; read it, and sort the rows", table=info.path)
+    if request.limit is None:
+        raise InvalidError(
+            "order_by takes a limit: the node finds the first rows and does not sort a table; sort those of a scan",
+            order_by=request.order_by,
+        )
+    return order
+
+
 class LivePlan(ScanPlan):
     """Reads rows as they are.
 
@@ -148,7 +176,7 @@ class LivePlan(ScanPlan):
 
     def _only_bucket(self) -> TableBucket | None:
         info, request = self.info, self.request
-        if info.partitioned or request.limit == 0:
+        if info.partitioned or request.limit == 0 or request.counts or request.order_by is not None:
             return None
         if request.buckets is not None:
             return request.buckets[0] if len(request.buckets) == 1 else None

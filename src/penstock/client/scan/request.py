@@ -44,7 +44,8 @@ class ScanRequest:
     """What a scan reads.
 
     `filter` is serialised; `as_of` None means the moment `timestamp_ms`; without one
-    the present, or what the lease holds.
+    the present, or what the lease holds. With `order_by` only the
+    first `limit` rows in that order are read; a scan that `counts` reads none.
     """
 
     source: ScanSource
@@ -56,6 +57,8 @@ class ScanRequest:
     lease_id: str | None = None
     offsets: bool = False
     timestamp_ms: int | None = None
+    order_by: str | None = None
+    counts: bool = False
 
     @classmethod
     def default(cls, info: TableInfo) -> ScanRequest:

@@ -30,7 +30,7 @@ from penstock.client.scan.plan import PLANS, ScanPlan
 from penstock.client.scan.request import ScanRequest, ScanSource
 from penstock.client.scan.scan_pass import PassState, ScanPass, ScanProgress
 from penstock.client.scan.token import BucketPosition, ScanToken
-from penstock.errors import ClosedError, InvalidError
+from penstock.errors import ClosedError, InvalidError, UnsupportedError
 from penstock.model.node.calls import PAGE_TOKEN_MAGIC
 from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo
@@ -132,12 +132,14 @@ class Scan(ArrowRows, Iterable[pa.RecordBatch]):
     @property
     def bucket(self) -> TableBucket:
         """Return the bucket that the latest batch came from."""
+        self._refuse_ordered("rows of several buckets follow each other")
         progress = self._progress
         return progress.positions[progress.index].table_bucket(self._info.path)
 
     @property
     def resume_token(self) -> bytes:
         """Return bytes that name what the latest reading has received so far; `conn.resume_scan` goes on after it."""
+        self._refuse_ordered("it has no token; scan again with as_of=scan.log_offsets")
         progress = self._progress
         return ScanToken(
             table_id=self._info.table_id,
@@ -151,6 +153,21 @@ class Scan(ArrowRows, Iterable[pa.RecordBatch]):
             database=self._database,
             offsets=self._request.offsets,
         ).encode()
+
+    def count(self) -> int:
+        """Return how many rows there are at the scan's cut; none of them travels. A limit does not count.
+
+        Raises:
+            UnsupportedError: the scan reads the changes of a keyed table.
+            PenstockError: as the node answered.
+        """
+        if self._request.source is ScanSource.LOG and self._info.keyed:
+            raise UnsupportedError("changes are not counted; read them", table=self._info.path)
+        return self._plan.passes().count()
+
+    def _refuse_ordered(self, why: str) -> None:
+        if self._request.order_by is not None:
+            raise UnsupportedError(f"an ordered scan is one answer: {why}", table=self._info.path)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return _Batches(self, self._pass_of_all())

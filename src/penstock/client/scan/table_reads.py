@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.client.catalog.known_table import KnownTable
@@ -16,6 +17,7 @@ from penstock.client.link.link import Link
 from penstock.client.scan.builder import ScanBuilder
 from penstock.client.scan.request import ScanSource
 from penstock.client.scan.scan import Scan
+from penstock.errors import InvalidError
 from penstock.model.table.table import TableInfo
 
 
@@ -41,10 +43,13 @@ class TableReads:
         buckets: Iterable[BucketName] | None = None,
         lease: LeaseHandle | str | None = None,
         offsets: bool = False,
+        order_by: str | None = None,
     ) -> Scan:
         """Scan the table at one cut: the present one, or `as_of`. The live rows of a log table are its log.
 
         `as_of` is a cut, its JSON, or a moment: a datetime with its zone, or text such as "2026-11-18T10:00:00Z".
+        With `order_by`, such as "amount desc, city", the scan gives the first `limit` rows in that order: nulls first
+        where values ascend, and last where they descend, as in Spark.
         With `offsets` each row has the column `_offset`: the offset at which it began.
 
         Raises:
@@ -58,7 +63,37 @@ class TableReads:
             builder = builder.with_source(source)
         builder = builder if lease is None else builder.lease(lease)
         builder = builder.select(columns).filter(filter).limit(limit).buckets(buckets).as_of(as_of).offsets(offsets)
-        return builder.execute()
+        return builder.order_by(order_by).execute()
+
+    def count(self, filter: str | pc.Expression | None = None, as_of: AsOfLike | None = None) -> int:
+        """Return how many rows there are at one cut, or pass a filter; none of them travels.
+
+        Raises:
+            InvalidError: the filter is not understood, or `as_of` is neither a cut of this table nor a moment.
+            OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
+            TableNotFoundError: the table was dropped.
+        """
+        return self.new_scan().filter(filter).as_of(as_of).count()
+
+    def __len__(self) -> int:
+        """Return how many rows there are, which is asked of the node."""
+        return self.count()
+
+    def __bool__(self) -> bool:
+        """Return True: a handle is not nothing because its table is empty."""
+        return True
+
+    def head(self, n: int = 10) -> pa.Table:
+        """Return a few rows, whichever come first.
+
+        Raises:
+            InvalidError: not a number of rows.
+            TableNotFoundError: the table was dropped.
+        """
+        if n is None:
+            raise InvalidError("a limit is a number of rows", limit=repr(n))
+        with self.new_scan().limit(n).execute() as scan:
+            return scan.to_arrow()
 
     def cut(self, as_of: AsOfLike | None = None) -> Cut:
         """Return the present cut: one offset for each bucket, all of one moment; or that of a moment of the past.

@@ -16,10 +16,10 @@ from typing import Final
 
 from penstock.engine.catalog.identity import Identity
 from penstock.engine.home.memory_budget import MemoryBudget
-from penstock.engine.scan.cut_calls import CutCalls
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.named_cuts import NamedCuts
 from penstock.engine.scan.page_reader import PageReader
+from penstock.engine.scan.pass_calls import FindLeased, HeldBuckets, PassCalls
 from penstock.engine.scan.plan import ScannedRows, ScanPlan
 from penstock.engine.scan.read_ahead import ReadAhead
 from penstock.engine.scan.registry import ScannerRegistry
@@ -45,11 +45,7 @@ from penstock.tablet.view.view import TabletView
 _KNOWN_ROWS_MAX: Final = 256
 
 
-FindLeased = Callable[..., tuple[OpenTable, BucketId]]
-"""Find a bucket that a lease of a principal holds: (lease_id, table_id, bucket, offset, principal=)."""
-
-
-class ScanService(CutCalls):
+class ScanService(PassCalls):
     """The scan sessions of a node and the cuts that they read at, for one principal.
 
     Implements `penstock.model.node.facets.scan.ScanFacet`. Thread-safe by the locks of its registry, cuts and
@@ -75,12 +71,9 @@ class ScanService(CutCalls):
 
         `check_open` refuses calls to a node that was closed.
         """
-        super().__init__(tables, cuts, named_cuts, principal=principal)
-        self._holding = holding
-        self._find_leased = find_leased
-        self._check_open = check_open
+        held = HeldBuckets(holding, find_leased)
+        super().__init__(tables, cuts, named_cuts, held, clock, principal=principal, check_open=check_open)
         self._settings = settings
-        self._clock = clock
         self._identity = identity
         self._ahead = ReadAhead(MemoryBudget.of(settings).pages_ahead(settings.page_bytes))
         # To work them out takes as long as to read a small page, and the same few are asked for again and again.
@@ -104,16 +97,9 @@ class ScanService(CutCalls):
         """
         self._check_open()
         scanner_id = _session_name(call)
-        held = self._held(call)
+        held = self._held(call.table_id, call.bucket, call.as_of, cut_id=call.cut_id, lease_id=call.lease_id)
         with self._registry.opening(scanner_id):
             return self._opened_before(call) or self._open(call, scanner_id, held)
-
-    def _held(self, call: OpenScan) -> tuple[OpenTable, BucketId] | None:
-        """Return the bucket of a reader that holds it by a lease or a cut: its name may stand for another by now."""
-        if call.lease_id is not None:
-            return self._find_leased(call.lease_id, call.table_id, call.bucket, call.as_of, principal=self._principal)
-        bucket = None if call.cut_id is None else self._cuts.find(call.cut_id, call.bucket)
-        return None if bucket is None else (self._holding(bucket), bucket)
 
     def _opened_before(self, call: OpenScan) -> Page | None:
         """Return the first page of a session again whose opening was not heard of, None if there is none."""

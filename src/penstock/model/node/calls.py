@@ -194,6 +194,47 @@ class ScannerInfo(HtmlFields):
 
 
 @dataclass(frozen=True, slots=True)
+class RowPass:
+    """Go over the rows of several buckets, from the positions given: (where to go on, the snapshot), half-open.
+
+    `cut_id` or `lease_id` names what keeps the snapshots readable. To count rows, `columns`, `order`, `limit` and
+    `offsets` say nothing; for the first `limit` rows `order` names the columns that they are ordered by, and
+    `descending` says of each whether it descends.
+    """
+
+    table_id: int
+    schema_id: int
+    positions: Mapping[TableBucket, tuple[int, int | None]]
+    filter: bytes | None = None
+    cut_id: str | None = None
+    lease_id: str | None = None
+    columns: tuple[str, ...] | None = None
+    order: tuple[str, ...] = ()
+    descending: tuple[bool, ...] = ()
+    limit: int = 0
+    offsets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowCount:
+    """How many rows there are before the positions that are `left`."""
+
+    rows: int
+    left: Mapping[TableBucket, tuple[int, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """The first rows, in order, of those before the positions that are `left`.
+
+    Behind the columns that were asked for come those that they are ordered by.
+    """
+
+    batch: pa.RecordBatch
+    left: Mapping[TableBucket, tuple[int, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
 class PullChanges:
     """Ask for changes of several buckets, from the positions given, waiting up to `wait_ms` for the first.
 

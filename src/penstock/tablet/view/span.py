@@ -50,6 +50,14 @@ class Run:
             return False
         return int(array[: self.rows.rows].max(initial=-1)) < x
 
+    def count_visible(self, x: int) -> int:
+        """Return how many rows are visible at X, by their ends alone."""
+        run, array = self.rows, self.ends.array
+        begun = run.rows
+        if run.end > x:
+            begun = sum(high - low for _, low, high, _ in self._blocks(0, x))
+        return begun if array is None else int(np.count_nonzero(array[:begun] >= x))
+
     def visible(self, x: int, start: int, projection: pa.Schema) -> Iterator[RowBlock]:
         """Yield the rows visible at X with offsets of `start` or more, a block at a time."""
         for block, low, high, covered in self._blocks(start, x):

@@ -81,6 +81,10 @@ class TabletView:
             if span.end > start and span.start < x:
                 yield from span.visible(x, start, projection)
 
+    def count(self, x: int) -> int:
+        """Return how many rows are visible at X."""
+        return sum(run.count_visible(x) for span in self.spans if span.start < x for run in span.runs)
+
     def changes(self, start: int, end: int, projection: pa.Schema) -> Iterator[RowBlock]:
         """Yield the stored changes [start, end) in offset order."""
         for span in self.spans:

@@ -14,8 +14,11 @@ from penstock.errors import (
 )
 from penstock.model.node.calls import (
     Cut,
+    FirstRows,
     OpenScan,
     Page,
+    RowCount,
+    RowPass,
     ScannerInfo,
 )
 from penstock.model.place.bucket import TableBucket
@@ -59,6 +62,14 @@ class RemoteScan:
     def named_cut(self, table_id: int, name: str, ttl_ms: int) -> Cut:
         """Return the cut of that name, which the first to ask fixes; kept for `ttl_ms` after the last to ask."""
         return self._calls.ask(wire.NAMED_CUT, table_id=table_id, name=name, ttl_ms=ttl_ms)
+
+    def count(self, call: RowPass) -> RowCount:
+        """Count rows, for a second or two."""
+        return self._calls.ask(wire.COUNT_ROWS, call=call)
+
+    def first(self, call: RowPass) -> FirstRows:
+        """Return the first rows in an order, looking for a second or two."""
+        return self._calls.ask(wire.FIRST_ROWS_OF, call=call)
 
     def open(self, call: OpenScan) -> Page:
         """Open a scan session and return its first page (call 0)."""

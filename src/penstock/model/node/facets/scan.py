@@ -7,8 +7,11 @@ from typing import Protocol
 
 from penstock.model.node.calls import (
     Cut,
+    FirstRows,
     OpenScan,
     Page,
+    RowCount,
+    RowPass,
     ScannerInfo,
 )
 from penstock.model.place.bucket import TableBucket
@@ -37,6 +40,12 @@ class ScanFacet(Protocol):
 
     def named_cut(self, table_id: int, name: str, ttl_ms: int) -> Cut:
         """Return the cut of that name, which the first to ask fixes; kept for `ttl_ms` after the last to ask."""
+
+    def count(self, call: RowPass) -> RowCount:
+        """Count rows, for a second or two: what is left then is asked for again."""
+
+    def first(self, call: RowPass) -> FirstRows:
+        """Return the first rows in an order, looking for a second or two: what is left then is asked for again."""
 
     def open(self, call: OpenScan) -> Page:
         """Open a scan session and return its first page (call 0)."""
