@@ -36,6 +36,7 @@ from penstock.engine.table.service import TableService
 from penstock.engine.table.unknown_files import settle_unknown
 from penstock.engine.upkeep.maintenance import Maintenance
 from penstock.engine.upkeep.node_metrics import NodeMetrics
+from penstock.engine.upkeep.row_expiry import RowExpiry
 from penstock.model.node.log_state import LogState
 from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import BucketId, TableBucket
@@ -50,6 +51,7 @@ from penstock.tablet.settings import FsyncMode
 MAINTENANCE_INTERVAL_MS = 500
 REAP_INTERVAL_MS = 1_000
 LEASES_INTERVAL_MS = 1_000
+EXPIRY_INTERVAL_MS = 1_000
 STORAGE_INTERVAL_MS = 10_000
 METRICS_INTERVAL_MS = 10_000
 
@@ -73,9 +75,7 @@ class Engine:
     ) -> None:
         self.settings = settings
         self.metrics = Metrics()
-        self._metadata = metadata
-        self._storage = storage
-        self._tasks = tasks
+        self._metadata, self._storage, self._tasks = metadata, storage, tasks
         self._state = NodeState(lock)
         steady = SteadyClock(clock)
         dated = LatestClock(steady, clock)
@@ -147,6 +147,9 @@ class Engine:
             on_drop=self._forget_table,
             holds_dropped=room.buckets.holds_dropped,
             principal=LOCAL,
+        )
+        self.row_expiry = RowExpiry(
+            self._catalog, self._tables.get, steady, self.maintenance, self.metrics.counter("penstock_rows_expired")
         )
         self.node_metrics = NodeMetrics(self._tables.all, disk, self.metrics, tasks.failures)
         self.backup = BackupService(
@@ -267,6 +270,7 @@ class Engine:
         tasks.every("maintenance", MAINTENANCE_INTERVAL_MS, self._maintain)
         if self.settings.fsync is FsyncMode.INTERVAL:
             tasks.every("sync", self.settings.fsync_interval_ms, self.maintenance.sync_logs)
+        tasks.every("rows", EXPIRY_INTERVAL_MS, self.row_expiry.run)
         tasks.every("leases", LEASES_INTERVAL_MS, self.lease_upkeep.run)
         tasks.every("reap", REAP_INTERVAL_MS, self.reap)
         tasks.every("storage", STORAGE_INTERVAL_MS, self._storage.tidy)

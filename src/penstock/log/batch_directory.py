@@ -44,6 +44,7 @@ assert _PACKED.size == _ENTRY.itemsize
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<HQI")
 _ALL_COLUMNS: Final = -1
+_NONE: Final = -1
 UNKNOWN: Final = -1
 """The batch, and the timestamp, of an offset that the directory does not reach."""
 
@@ -185,6 +186,26 @@ class BatchDirectory:
     def since(self, offset: int) -> BatchDirectory:
         """Return the directory without the batches that lie wholly below `offset`."""
         return BatchDirectory(self._entries[self._first_from(offset) :], self._sets)
+
+    def folded_below(self, offset: int, grain_ms: int) -> BatchDirectory:
+        """Return the directory with the batches wholly below `offset` as one for each grain of time.
+
+        Such a one has the latest time of those that it stands for, and says nothing else of them.
+        """
+        first = self._first_from(offset)
+        old = self._entries[:first][self._entries["rows"][:first] > 0]
+        if not len(old):
+            return BatchDirectory(self._entries[first:], self._sets)
+        starts = np.flatnonzero(np.diff(old["timestamp_ms"] // grain_ms, prepend=-1))
+        lasts = np.append(starts[1:], len(old)) - 1
+        folded = np.zeros(len(starts), dtype=_ENTRY)
+        for name in ("owner", "fence", "epoch", "sequence", "columns"):
+            folded[name] = _NONE
+        folded["base_offset"] = old["base_offset"][starts]
+        folded["rows"] = old["base_offset"][lasts] + old["rows"][lasts] - folded["base_offset"]
+        folded["timestamp_ms"] = old["timestamp_ms"][lasts]
+        folded["schema_id"] = old["schema_id"][lasts]
+        return BatchDirectory(np.concatenate([folded, self._entries[first:]]), self._sets)
 
     def to_bytes(self) -> bytes:
         """Return the directory as bytes, with the version of their format in front."""

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock.codec.keys.keys import KeyCodec
 from penstock.model.place.change import SYSTEM_FIELDS
+from penstock.model.table.table import TableInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,12 @@ class TabletSchema:
         codec = KeyCodec(key_fields.types) if key_columns else None
         user_columns = pa.schema(list(storage)[: -len(SYSTEM_FIELDS)]) if key_columns else storage
         return cls(schema_id, storage, key_columns, user_columns, key_fields, codec)
+
+    @classmethod
+    def of_table(cls, info: TableInfo) -> TabletSchema:
+        """Return a table's schema in storage terms."""
+        keys = tuple(column.id for column in info.schema.key_columns)
+        return cls.of(info.schema_id, info.schema.storage_schema(), keys)
 
     @property
     def keyed(self) -> bool:

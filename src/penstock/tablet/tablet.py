@@ -34,6 +34,7 @@ from penstock.tablet.state.growing_tail import GrowingTail
 from penstock.tablet.state.tablet_state import TabletState
 from penstock.tablet.state.writer_state import Applied
 from penstock.tablet.view.pins import Pins
+from penstock.tablet.view.row_age import RowAge
 from penstock.tablet.view.span import Run, Span
 from penstock.tablet.view.view import TabletView
 
@@ -77,6 +78,8 @@ class Tablet:
         self.standing = Standing(files.bucket)
         self.log = BucketLog(files, schema, settings, end=state.visible, standing=self.standing)
         self.exclusively: Exclusively = _directly
+        self.row_age: RowAge | None = None
+        """How long rows stay after their last write; None: for ever."""
         self._index = index
         self._tail: GrowingTail | None = None
         self.view = self._make_view()
@@ -110,14 +113,17 @@ class Tablet:
         spans = self.view.spans
         return self.view.base if self.schema.keyed or not spans else min(self.view.base, spans[0].start)
 
-    def planner(self) -> Planner:
-        """Return a planner for one group of writes.
+    def planner(self, now_ms: int | None = None) -> Planner:
+        """Return a planner for one group of writes, made now; None if no time is to be taken notice of.
 
         Raises:
             BucketFailedError: the bucket takes no writes until it is reopened.
         """
         self.standing.check()
-        return Planner(self.view, self.schema, self.rule, self.live_offsets)
+        aged = None
+        if self.row_age is not None and now_ms is not None:
+            aged = self.row_age.aged(self.view, self.state.timestamp_ms, now_ms)
+        return Planner(self.view, self.schema, self.rule, self.live_offsets, aged)
 
     def live_offsets(self, keys: pa.BinaryArray) -> Offsets:
         """Return the offset of each distinct key's live row; a stale index is found out and rebuilt (I-9).

@@ -30,7 +30,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from penstock.engine.catalog.terms import Terms
 from penstock.engine.commit.group import QueuedWrite, WriteGroup, was_made
@@ -48,6 +48,14 @@ from penstock.tablet.tablet import Tablet
 from penstock.tablet.view.view import TabletView
 
 T = TypeVar("T")
+
+
+class Uncommitted(NamedTuple):
+    """The changes of an owner, from an offset on and above an epoch, that it has not committed."""
+
+    owner: int
+    start: int
+    above: int
 
 
 class WriteAdmission(Protocol):
@@ -70,6 +78,9 @@ class WriteAdmission(Protocol):
 
     def check_alteration(self, before: TableInfo, after: TableInfo) -> None:
         """Make room for an altered table, or raise why it cannot be altered now."""
+
+    def uncommitted(self, bucket: BucketId) -> list[Uncommitted]:
+        """Return whose changes of a bucket may be undone yet; only inside a step."""
 
     def applied(self, call: WriteCall, queued: QueuedWrite) -> None:
         """Take notice of a write that was made in somebody's name."""

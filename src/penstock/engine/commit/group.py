@@ -83,6 +83,13 @@ class QueuedWrite:
         """Tell whether the log has to say that the write was here, also where it changed nothing."""
         return self.writer_id != NO_ID or self.stamp.attempt != NO_ID or self.kind is not BatchKind.DATA
 
+    def ignored_beside(self, changes: int) -> int:
+        """Return how many rows changed nothing; rows that were folded into a change did change something."""
+        if self.ignored is None:
+            return max(0, self.rows - changes)
+        routed = sum(int(request.rows.num_rows) for request in self.parts.values())
+        return self.rows - routed + self.ignored
+
 
 class WriteGroup:
     """Plans calls and collects what each bucket has to append. Committer only."""
@@ -198,7 +205,7 @@ class WriteGroup:
     def _planner(self, bucket: BucketId) -> Planner:
         planner = self._planners.get(bucket)
         if planner is None:
-            planner = self._planners[bucket] = self._tablet(bucket).planner()
+            planner = self._planners[bucket] = self._tablet(bucket).planner(self.timestamp_ms)
         return planner
 
     def _plan_bucket(self, bucket: BucketId, calls: list[QueuedWrite], met: Met | None) -> list[Entry]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from penstock.engine.commit.committer import Uncommitted
 from penstock.engine.commit.group import NOBODY, OwnerStamp, QueuedWrite
 from penstock.engine.owners.attempts import AttemptCounts
 from penstock.engine.owners.column_locks import ColumnLocks
@@ -180,6 +181,14 @@ class OwnerAdmission:
         locks = [(info.options.column_lock_enabled, info.options.owners_allowed) for info in (before, after)]
         if locks[0] != locks[1]:
             self.locks.check_unused()
+
+    def uncommitted(self, bucket: BucketId) -> list[Uncommitted]:
+        """Return whose changes of a bucket may be undone yet."""
+        return [
+            Uncommitted(owner.record.number, owner.pending[bucket], owner.record.committed)
+            for owner in self._store
+            if bucket in owner.pending
+        ]
 
     def check_write(self, stamp: OwnerStamp) -> LiveOwner:
         """Return the owner that may write under a stamp.

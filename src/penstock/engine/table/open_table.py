@@ -39,6 +39,7 @@ from penstock.tablet.merge.factory import merge_rule
 from penstock.tablet.merge.rule import MergeRule
 from penstock.tablet.schema import TabletSchema
 from penstock.tablet.tablet import Tablet
+from penstock.tablet.view.row_age import RowAge
 from penstock.tablet.view.view import TabletView
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ class OpenTable:
         syncs: SyncPool,
     ) -> None:
         self.info = info
-        self.schema = tablet_schema(info)
+        self.schema = TabletSchema.of_table(info)
         self.committer = Committer(str(info.table_id), terms, clock, SegmentLog(syncs))
         self._catalog = catalog
         self._open_tablets = open_tablets
@@ -177,7 +178,7 @@ class OpenTable:
             for bucket in ranges:
                 if bucket in tablets:
                     on_written(tablets[bucket])
-        return WriteResult(queued.rows, changes, _ignored(queued, changes), offsets, done=queued.late)
+        return WriteResult(queued.rows, changes, queued.ignored_beside(changes), offsets, done=queued.late)
 
     def _write(self, queued: QueuedWrite) -> Ranges:
         if queued.parts:
@@ -217,12 +218,12 @@ class OpenTable:
 
     def take_info(self, info: TableInfo) -> None:
         """Go by a new schema or new properties from now on. Committer only."""
-        schema, rule = tablet_schema(info), merge_rule(info)
+        schema, rule, row_age = TabletSchema.of_table(info), merge_rule(info), RowAge.of(info.options.row_ttl_ms)
         # Readers look at a view first and at this then: no view lacks a column that is still shown to them.
         self.info, self.schema = info, schema
         self._router = WriteRouter(info, schema, self._ensure_partitions)
         for tablet in self.committer.tablets.values():
-            tablet.rule = rule
+            tablet.rule, tablet.row_age = rule, row_age
             if tablet.schema.schema_id != schema.schema_id and tablet.standing.takes_writes:
                 tablet.set_schema(schema, rule)
 
@@ -389,18 +390,7 @@ class OpenTable:
         for partition, ids in buckets.items():
             assert (partition is None) == (not self.info.partitioned), "a bucket of a partition is opened with it"
             starts |= dict.fromkeys(ids, 0 if partition is None else partition.first_offset)
-        return self._open_tablets(starts, self.schema, merge_rule(self.info))
-
-
-def tablet_schema(info: TableInfo) -> TabletSchema:
-    """Return a table's schema in storage terms."""
-    keys = tuple(column.id for column in info.schema.key_columns)
-    return TabletSchema.of(info.schema_id, info.schema.storage_schema(), keys)
-
-
-def _ignored(queued: QueuedWrite, changes: int) -> int:
-    """Return how many rows changed nothing; rows that were folded into a change did change something."""
-    if queued.ignored is None:
-        return max(0, queued.rows - changes)
-    routed = sum(int(request.rows.num_rows) for request in queued.parts.values())
-    return queued.rows - routed + queued.ignored
+        opened = self._open_tablets(starts, self.schema, merge_rule(self.info))
+        for tablet in opened.values():
+            tablet.row_age = RowAge.of(self.info.options.row_ttl_ms)
+        return opened

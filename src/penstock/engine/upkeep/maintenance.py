@@ -233,6 +233,10 @@ class Maintenance:
         """Return the state of a table in numbers."""
         return table_stats(table, self.counts(table.info.table_id) | {"failures": self._failures()})
 
+    def count_expired(self, table_id: int, rows: int) -> None:
+        """Count rows that went by their age."""
+        self._count(table_id, rows_expired=rows)
+
     def counts(self, table_id: int) -> dict[str, int]:
         """Return what was done to a table since it was opened."""
         return dict(self._of(table_id).counts)

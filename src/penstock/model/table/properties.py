@@ -109,6 +109,7 @@ PROPERTIES: Final = {
         Property(COLUMN_LOCK, AUTO, _read_flag_or_auto, "whether owners lock columns: auto for aggregate"),
         Property("partition.auto-create", "true", _read_flag, "whether a write makes the partitions it needs"),
         Property("partition.retention", NONE, _read_duration_or_none, "when a partition is dropped"),
+        Property("row.ttl", NONE, _read_duration_or_none, "how long after its last write a row is deleted"),
         Property("partition.max", "1000", _read_count(1, 100_000), "how many partitions there may be"),
         Property("aggregate.retract", "error", _read_choice(Retract), "what a retraction no function takes does"),
         Property(
@@ -182,6 +183,7 @@ class TableProperties:
     owners_allowed: bool
     partition_auto_create: bool
     partition_retention_ms: int | None
+    row_ttl_ms: int | None
     partition_max: int
     aggregate_retract: Retract
     aggregate_delete_at_zero: str | None
@@ -197,6 +199,7 @@ class TableProperties:
         retained = given.get("kv.snapshot.num-retained")
         lock = given.get(COLUMN_LOCK, AUTO)
         partition_retention = given.get("partition.retention", NONE)
+        row_ttl = given.get("row.ttl", NONE)
         zero = given.get(DELETE_AT_ZERO, NONE)
         return cls(
             delete_behavior=DeleteBehavior(given.get("delete.behavior", default_delete)),
@@ -209,6 +212,7 @@ class TableProperties:
             owners_allowed=lock != "false",
             partition_auto_create=given.get("partition.auto-create", "true") == "true",
             partition_retention_ms=None if partition_retention == NONE else parse_duration_ms(partition_retention),
+            row_ttl_ms=None if row_ttl == NONE else parse_duration_ms(row_ttl),
             partition_max=int(given.get("partition.max", "1000")),
             aggregate_retract=Retract(given.get("aggregate.retract", Retract.ERROR)),
             aggregate_delete_at_zero=None if zero == NONE else zero,

@@ -90,6 +90,10 @@ def check_properties(spec: TableSpec) -> None:
         raise InvalidError(
             f"a {spec.merge_engine} table cannot allow deletes; use ignore or disable", property="delete.behavior"
         )
+    if spec.options.row_ttl_ms is not None and not spec.keyed:
+        raise InvalidError(
+            "the rows of a log table go with its log; use log.retention, or partition.retention", property="row.ttl"
+        )
     for name in spec.properties:
         if name.startswith("aggregate.") and not spec.folds:
             raise InvalidError("only an aggregate table has this property", property=name)

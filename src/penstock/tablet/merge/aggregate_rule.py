@@ -37,7 +37,7 @@ Offsets = npt.NDArray[np.int64]
 class _Meeting:
     """A request and the rows that it meets: `groups` has one row for each slot, `old` its stored values.
 
-    `doubted` tells which of these may be there only until an undo; None: none may.
+    `insisted` tells of which of these a write is a change though it leaves them as they are; None: of none.
     """
 
     request: Request
@@ -45,7 +45,7 @@ class _Meeting:
     groups: KeyGroups
     there: Mask
     old: pa.RecordBatch
-    doubted: Mask | None = None
+    insisted: Mask | None = None
 
     @property
     def first_rows(self) -> Offsets:
@@ -111,15 +111,15 @@ class AggregateRule:
         values = self._values(schema)
         done: list[_Folded] = []
         for number, one in enumerate(rounds):
-            doubted = None
+            insisted = None
             if number == 0:
-                there, doubted = groups.live >= 0, request.doubts(groups.live)
+                there, insisted = groups.live >= 0, request.insists(groups.live)
                 old = _stored(groups.live, there, fetch, values)
             else:
                 before = np.searchsorted(rounds[number - 1].keys, one.keys)
                 there = np.ones(len(one.keys), np.bool_)
                 old = done[-1].images.select(values.names).take(pa.array(before))
-            done.append(self._fold(_Meeting(request, one.segments, groups, there, old, doubted), schema))
+            done.append(self._fold(_Meeting(request, one.segments, groups, there, old, insisted), schema))
         arranged = arrange(rounds, groups)
         accept = np.concatenate([_accepted(folded) for folded in done])[arranged.places]
         return Merged(
@@ -144,8 +144,8 @@ class AggregateRule:
         deletes, accept = self._gone(inputs, folded), _changed(met, folded)
         if deletes is not None:
             accept |= deletes
-        if met.doubted is not None:
-            accept |= met.doubted & _made_alone(met, inputs)
+        if met.insisted is not None:
+            accept |= met.insisted & _made_alone(met, inputs)
         return _Folded(self._images(met, folded, schema), deletes, None if accept.all() else accept)
 
     def _meet(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> _Meeting:
@@ -158,7 +158,7 @@ class AggregateRule:
             groups = KeyGroups.of_distinct(live)
         there = live >= 0
         old = _stored(live, there, fetch, self._values(schema))
-        return _Meeting(request, segments, groups, there, old, request.doubts(live))
+        return _Meeting(request, segments, groups, there, old, request.insists(live))
 
     def _values(self, schema: pa.Schema) -> pa.Schema:
         return pa.schema([field for field in schema if field.name in self._columns])

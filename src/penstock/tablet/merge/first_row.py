@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from penstock.model.table.table import TableSpec
 from penstock.tablet.merge.key_groups import KeyGroups
-from penstock.tablet.merge.rule import Fetch, Merged, Request, complete, live_before
+from penstock.tablet.merge.rule import Fetch, Merged, Request, complete, live_before, refresh
 
 
 class FirstRow:
@@ -20,6 +20,7 @@ class FirstRow:
 
     def merge(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
         """Return the rows to store."""
-        del fetch
         assert request.deletes is None
-        return Merged(complete(request.rows, schema), groups, accept=~live_before(groups, None))
+        merged = Merged(complete(request.rows, schema), groups, accept=~live_before(groups, None))
+        old = request.refreshes(groups.live)
+        return merged if old is None else refresh(merged, old, fetch)

@@ -51,9 +51,9 @@ class LastRow:
         accept = ~(_same_as_before(request.rows, old, groups, targets) & live_before(groups, request.deletes))
         if request.deletes is not None:
             accept |= request.deletes
-        doubted = request.doubts(groups.live)
-        if doubted is not None:
-            accept[groups.first_rows[doubted]] = True
+        insisted = request.insists(groups.live)
+        if insisted is not None:
+            accept[groups.first_rows[insisted]] = True
         return Merged(pa.RecordBatch.from_arrays(arrays, schema=schema), groups, request.deletes, accept)
 
     def _clear(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
@@ -76,6 +76,9 @@ class LastRow:
                 arrays.append(old.column(field.name).take(stored))
         first = np.zeros(len(stored), np.bool_)
         first[groups.first_rows] = True
+        aged = request.refreshes(groups.live)
+        if aged is not None:
+            touched |= aged
         changes = (groups.live >= 0) & (touched | ~left)
         images = pa.RecordBatch.from_arrays(arrays, schema=schema)
         return Merged(

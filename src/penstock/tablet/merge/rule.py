@@ -54,6 +54,9 @@ class Request:
     `doubted` or later may be there only by changes that somebody else's undo takes back: who writes it makes a
     change, though he leaves it as it is. None: there is no such row.
 
+    A live row below `aged` was written so long ago that a write of it is to be seen in the log: it makes a change, too,
+    where it leaves the row as it is or loses to it. None: nothing of the kind is asked for.
+
     `expected`: the request is made only if every key's live row is the one expected; its keys are distinct.
     `only_checked`: nothing is made of it even then.
     """
@@ -70,6 +73,7 @@ class Request:
     doubted: int | None = None
     expected: Expected | None = None
     only_checked: bool = False
+    aged: int | None = None
 
     def take(self, places: npt.NDArray[np.int64]) -> Request:
         """Return the rows at these places, in that order."""
@@ -99,6 +103,18 @@ class Request:
         """Tell which of these live rows may be there only until an undo; None: none may."""
         return None if self.doubted is None else live >= self.doubted
 
+    def refreshes(self, live: Offsets) -> Mask | None:
+        """Tell which of these live rows are so old that a write of them is a change; None: none is."""
+        if self.aged is None:
+            return None
+        old = (live >= 0) & (live < self.aged)
+        return old if old.any() else None
+
+    def insists(self, live: Offsets) -> Mask | None:
+        """Tell of which of these live rows a write is a change though it leaves them as they are; None: of none."""
+        doubted, old = self.doubts(live), self.refreshes(live)
+        return old if doubted is None else doubted if old is None else doubted | old
+
 
 @dataclass(frozen=True, slots=True)
 class Merged:
@@ -124,6 +140,22 @@ class MergeRule(Protocol):
 
     def merge(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
         """Return the rows to store; `schema` has the user columns of the storage schema."""
+
+
+def refresh(merged: Merged, refreshed: Mask, fetch: Fetch) -> Merged:
+    """Return rows in which the first row of some keys is the one that is stored, written again as it is.
+
+    None of the rows of these keys was accepted.
+    """
+    groups, images = merged.groups, merged.images
+    first = groups.first_rows[refreshed]
+    stored = fetch(groups.live[refreshed], images.schema)
+    source = np.arange(images.num_rows)
+    source[first] = images.num_rows + np.arange(len(first))
+    assert merged.accept is not None
+    accept = merged.accept.copy()
+    accept[first] = True
+    return replace(merged, images=pa.concat_batches([images, stored]).take(pa.array(source)), accept=accept)
 
 
 def complete(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.model.table.table import TableSpec
 from penstock.tablet.merge.key_groups import KeyGroups
-from penstock.tablet.merge.rule import Fetch, Merged, Request, complete, defaulted, live_before
+from penstock.tablet.merge.rule import Fetch, Merged, Request, complete, defaulted, live_before, refresh
 
 
 class Versioned:
@@ -47,7 +47,13 @@ class Versioned:
             new = ~there[groups.group_of_row]
             for field in unknown:
                 rows = rows.append_column(field, defaulted(old.column(field.name).take(replaced), field, new))
-        return Merged(complete(rows, schema), groups, accept=accept)
+        merged = Merged(complete(rows, schema), groups, accept=accept)
+        aged = request.refreshes(groups.live)
+        if aged is not None:
+            won = np.zeros(groups.count, np.bool_)
+            won[groups.group_of_row[accept]] = True
+            aged &= ~won
+        return refresh(merged, aged, fetch) if aged is not None and aged.any() else merged
 
 
 def _ranks(versions: pa.Array) -> npt.NDArray[np.int64]:

@@ -7,7 +7,7 @@ changes of the earlier ones: their index writes lie over the index, their rows o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -88,10 +88,13 @@ class Planner:
         schema: TabletSchema,
         rule: MergeRule,
         live_offsets: Callable[[pa.BinaryArray], Offsets],
+        aged: int | None = None,
     ) -> None:
+        """Plan on top of a view; writes of rows below `aged` are changes whatever they do."""
         self._schema = schema
         self._rule = rule
         self._live_offsets = live_offsets
+        self._aged = aged
         self._offset_max = view.bucket.offset_max(view.base)
         self.planned = Planned(view, _NO_KEYS, _NO_OFFSETS)
 
@@ -118,6 +121,8 @@ class Planner:
             plan = Plan(base_offset, rows, _NO_OFFSETS, _NO_OFFSETS, _NO_KEYS, _NO_OFFSETS, kept)
         else:
             met = self.meet(request) if met is None else met
+            if self._aged:
+                request = replace(request, aged=self._aged)
             plan = plan_request(
                 request,
                 met.groups,

@@ -258,7 +258,7 @@ def _write(
         end=end,
         blocks=(block.batch for block in blocks),
         offsets=None if same_blocks is None else (block.offsets for block in same_blocks),
-        directory=_directory(group, base),
+        directory=_directory(tablet, group, base),
         settings=tablet.files.settings,
     )
     order = _order_of(sources)
@@ -275,8 +275,12 @@ def _kept(group: tuple[Span, ...], base: int) -> list[Span]:
     return [span for span in group if span.end > base]
 
 
-def _directory(group: tuple[Span, ...], base: int) -> BatchDirectory:
-    return concat([span.runs[0].rows.directory.since(base) for span in group if span.runs])
+def _directory(tablet: Tablet, group: tuple[Span, ...], base: int) -> BatchDirectory:
+    found = [span.runs[0].rows.directory for span in group if span.runs]
+    if tablet.row_age is None:
+        return concat([directory.since(base) for directory in found])
+    # Where rows go by their age, it must be known as long as they are there.
+    return concat([directory.folded_below(base, tablet.row_age.grain_ms) for directory in found])
 
 
 def _swap(tablet: Tablet, replacements: list[Replacement], base: int) -> None:
