@@ -46,11 +46,6 @@ def ids(table: penstock.Table) -> list[int]:
     return sorted(found["id"] for found in table.scan().to_arrow().to_pylist())
 
 
-def set_properties(engine: MemoryEngine, table: penstock.Table, changes: dict[str, Any]) -> None:
-    info = engine._catalog.set_properties(table.info.table_id, changes)
-    engine._tables.get(info.table_id).set_info(info)
-
-
 def pass_time(engine: MemoryEngine, ms: int) -> None:
     """Let time pass as it does: in steps, with background work in between."""
     for _ in range(4):
@@ -180,11 +175,11 @@ def test_the_property_comes_and_goes(engine: MemoryEngine, make: Make) -> None:
     table.upsert([row(1)])
     pass_time(engine, 2 * DAY)
     assert ids(table) == [1]
-    set_properties(engine, table, {"row.ttl": "1d"})
+    table.set_properties({"row.ttl": "1d"})
     pass_time(engine, 60 * SECOND)
     assert ids(table) == []
     table.upsert([row(2)])
-    set_properties(engine, table, {"row.ttl": None})
+    table.set_properties({"row.ttl": None})
     pass_time(engine, 9 * DAY)
     assert ids(table) == [2]
 
