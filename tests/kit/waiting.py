@@ -1,4 +1,4 @@
-"""Waiting for what another thread or process is about to do: the one place where tests pause."""
+"""Waiting for what another thread or process is about to do; tests pause nowhere else."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def wait_until(condition: Callable[[], object], seconds: float = WAIT_SECONDS_MA
     while not condition():
         assert time.monotonic() < end, "the condition did not come true in time"
         threading.Event().wait(_PAUSE_SECONDS)
+
+
+def go_on_for(seconds: float) -> None:
+    """Let another process go on for a while without an end to wait for: the moment of its death is what is tested."""
+    threading.Event().wait(seconds)

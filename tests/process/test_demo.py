@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.kit.waiting import wait_until
 
 START = "from penstock.cli.main import main; main()"
 
@@ -40,14 +38,6 @@ def processes_about(words: str) -> list[str]:
         with contextlib.suppress(OSError):
             found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return [line for line in found if words in line]
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds, a minute at most."""
-    give_up = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < give_up
-        os.sched_yield()
 
 
 @pytest.mark.timeout(300)

@@ -7,12 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from tests.kit.waiting import go_on_for, wait_until
 
 import penstock
 from penstock.tablet.snapshots.stored_snapshot import StoredSnapshot
@@ -33,7 +32,7 @@ def run_and_kill(directory: Path, random: Random) -> list[dict[str, Any]]:
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(random.randint(1, 30))]
     # A moment inside of an operation, rather than right after one.
-    threading.Event().wait(random.random() * 0.02)
+    go_on_for(random.random() * 0.02)
     process.send_signal(signal.SIGKILL)
     lines += process.stdout.readlines()
     process.stdout.close()
@@ -84,11 +83,3 @@ def check(data: Path, said: list[dict[str, Any]]) -> None:
         pins = {name for bucket in table.stats().buckets for name in bucket.pins}
         assert not any(name.startswith(("lease-", "acquiring-")) for name in pins)
         assert connection.list_leases() == []
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait for what a background task is about to do."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        threading.Event().wait(0.01)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.waiting import wait_until
 
 import penstock
 from penstock import EARLIEST, LATEST, TableBucket
@@ -71,13 +70,6 @@ def rows(batches: Any) -> list[dict[str, Any]]:
 
 def values(scan: Any) -> set[int]:
     return set(scan.to_arrow()["v"].to_pylist())
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        threading.Event().wait(0.01)
 
 
 @pytest.mark.parametrize("what", ["snapshots", "cut"])

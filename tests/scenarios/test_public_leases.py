@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.waiting import wait_until
 
 import penstock
 from penstock import TableBucket
@@ -314,14 +314,6 @@ def test_threads_lease_write_and_read_at_once(connection: penstock.Connection, t
     assert connection.list_leases() == []
     pins = {name for bucket in table.stats().buckets for name in bucket.pins}
     assert not any(name.startswith(("lease-", "acquiring-")) for name in pins)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait for what a background task is about to do."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        threading.Event().wait(0.01)
 
 
 def test_snapshot_that_is_not_there_is_named_as_users_name_it(connection: penstock.Connection) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from types import TracebackType
 
@@ -15,6 +14,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.kit.waiting import wait_until
 
 import penstock
 
@@ -81,9 +81,12 @@ def test_reads_writes_and_a_killed_stream_work_through_connect(
 
     steps = (f"read={orders.path}", f"help={orders.path}", f"write={newest.path}", f"stream={sums.path}")
     with Client(url, tmp_path, *steps) as killed:
-        while not any(o.committed_epoch >= 1 for o in connection.list_owners() if o.table == sums.path):
+
+        def is_committed() -> bool:
             killed.check_running()
-            threading.Event().wait(0.02)
+            return any(o.committed_epoch >= 1 for o in connection.list_owners() if o.table == sums.path)
+
+        wait_until(is_committed)
         seen = killed.kill()
     (left,) = [owner for owner in connection.list_owners() if owner.table == sums.path]
     with Client(url, tmp_path, steps[-1]) as again:

@@ -12,8 +12,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.kit.spark_cluster import SparkCluster
+from tests.kit.waiting import go_on_for, wait_until
 
 import penstock
 from penstock.testing.server import ServerProcess
@@ -131,7 +130,7 @@ class Chaos:
         """Run a driver to its end, which is to be killed or not."""
         with self.start(server, kill=kill) as child:
             if restart:
-                threading.Event().wait(2)
+                go_on_for(2)
                 server.restart()
             self.end(child, -signal.SIGKILL if kill else 0)
 
@@ -145,9 +144,7 @@ class Chaos:
     def await_zombies(self) -> list[str]:
         """Return what came of the late tasks, when all of them have tried."""
         homes = self.marks("zombies")
-        end = time.monotonic() + 120
-        while time.monotonic() < end and not all((home / "outcome").exists() for home in homes):
-            threading.Event().wait(0.1)
+        wait_until(lambda: all((home / "outcome").exists() for home in homes), 120)
         return [(home / "outcome").read_text() for home in homes]
 
     def check(self, connection: penstock.Connection) -> None:
@@ -272,14 +269,12 @@ def test_a_job_that_stands_still_longer_than_its_owner_lasts_counts_once(tmp_pat
     ):
         create_tables(connection)
         with chaos.start(server, hold={"table": "sums", "batch": 0}) as child:
-            while not chaos.marks("held"):
-                assert child.poll() is None, (chaos.home / "driver.log").read_text()[-3000:]
-                threading.Event().wait(0.05)
+            wait_until(lambda: chaos.marks("held") or child.poll() is not None)
+            assert child.poll() is None, (chaos.home / "driver.log").read_text()[-3000:]
             everyone = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
             for process in everyone:
                 process.suspend()
-            while any(owner.held for owner in connection.list_owners() if owner.table == "chaos.sums"):
-                threading.Event().wait(0.05)
+            wait_until(lambda: not any(o.held for o in connection.list_owners() if o.table == "chaos.sums"))
             if taken:
                 with connection.table("chaos.sums").acquire_owner("taker") as taker:
                     connection.table("chaos.sums").upsert({"k": [-1], "v": [5], "n": [1]}, owner=taker)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
+from tests.kit.waiting import wait_until
 
 import penstock
 import penstock.spark as pks
@@ -128,11 +128,7 @@ def test_the_owner_is_the_query_and_is_released_when_it_ends(job: Job) -> None:
 
     owner = job.owner()
     assert (owner.owner, owner.incarnation) == (query.id, query.id)
-    for _ in range(100):
-        if not job.owner().held:
-            break
-        threading.Event().wait(0.1)
-    assert not job.owner().held
+    wait_until(lambda: not job.owner().held)
 
 
 def test_a_plain_write_stream_is_exactly_once_into_a_log_table(job: Job) -> None:
@@ -436,8 +432,7 @@ def test_rows_that_a_dead_driver_left_are_counted_when_they_are_taken_back(job: 
 
 
 def wait_until_expired(connection: penstock.Connection, path: str) -> None:
-    while any(owner.held for owner in connection.list_owners() if owner.table == path):
-        threading.Event().wait(0.02)
+    wait_until(lambda: not any(owner.held for owner in connection.list_owners() if owner.table == path))
 
 
 def test_time_that_runs_out_within_a_micro_batch_changes_nothing_while_nobody_takes_the_columns(
@@ -555,8 +550,7 @@ def test_a_server_that_is_killed_and_comes_back_is_waited_for(job: Job) -> None:
             connection.create_database("shop")
             connection.create_table(job.path, SUMS, buckets=2)
         query = replace(job, url=server.url).start()
-        while not query.recentProgress and query.isActive:
-            threading.Event().wait(0.05)
+        wait_until(lambda: query.recentProgress or not query.isActive)
         server.restart()
         query.awaitTermination()
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
+from tests.kit.waiting import wait_until
 
 from penstock.client.remote.node import RemoteNode
 from penstock.errors import InvalidError, LimitError, PenstockError, PermissionDeniedError, UnavailableError
@@ -26,14 +27,6 @@ Start = Callable[..., Server]
 Reach = Callable[..., RemoteNode]
 Make = Callable[..., Any]
 SMALL = ServerSettings(request_bytes_max=4_096, call_bytes_max=200_000, wait_slice_ms=10)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(1_000):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("the condition did not come true in time")
 
 
 def held(server: Server) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
+from tests.kit.waiting import wait_until
 
 from penstock.client.remote.node import RemoteNode
 from penstock.errors import (
@@ -43,14 +44,6 @@ BUCKET = TableBucket("default.orders", None, 0)
 Start = Callable[..., Server]
 Reach = Callable[..., RemoteNode]
 Make = Callable[..., Any]
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    for _ in range(int(seconds * 100)):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("the condition did not come true in time")
 
 
 def pull_until_closed(remote: RemoteNode, pull: PullChanges) -> None:

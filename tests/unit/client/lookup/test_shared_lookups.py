@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 from tests.kit.client_node import ClientNode
+from tests.kit.waiting import wait_until
 
 from penstock.client.link.link import Link
 from penstock.client.lookup.shared_lookups import KEYS_EACH_MAX, SharedLookups
@@ -71,14 +72,6 @@ def threads(server: Server) -> Iterator[ThreadPoolExecutor]:
         server.let_all_go()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    for _ in range(3_000):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("the condition did not come true in time")
-
-
 def rows(future: Future[LookupResult]) -> list[tuple[int, int]]:
     return [(row["id"], row["double"]) for row in future.result(30).batch.to_pylist()]
 
@@ -91,7 +84,7 @@ def crowd(
     assert server.arrived.acquire(timeout=30)
     for count, asked in enumerate(calls[1:], 1):
         futures.append(threads.submit(shared.lookup, asked))
-        until(lambda most=count: shared.waiting == most)  # type: ignore[misc]
+        wait_until(lambda most=count: shared.waiting == most)  # type: ignore[misc]
     return futures
 
 

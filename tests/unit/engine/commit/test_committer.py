@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 from tests.kit.open_table import OpenTableRig, open_tables, write
+from tests.kit.waiting import wait_until
 
 from penstock.engine.table.open_table import OpenTable
 from penstock.errors import BucketFailedError, DiskFullError, SequenceError, UnavailableError
@@ -64,9 +65,7 @@ def held_back(table: OpenTable, pool: ThreadPoolExecutor) -> threading.Event:
 
 
 def wait_for_queue(table: OpenTable, length: int) -> None:
-    ready = threading.Event()
-    while len(table.committer._queue) < length:
-        ready.wait(0.001)
+    wait_until(lambda: len(table.committer._queue) >= length)
 
 
 def test_writes_that_wait_share_one_sync(rig: OpenTableRig) -> None:

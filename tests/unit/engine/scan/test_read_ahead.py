@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from tests.kit.open_table import OpenTableRig, bucket, open_tables, write
 from tests.kit.scan_service import scan_service
+from tests.kit.waiting import wait_until
 
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.read_ahead import PLACES, Place, ReadAhead
@@ -55,14 +55,6 @@ class Node:
     @property
     def free(self) -> int:
         return self.scanners._ahead.free
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(1_000):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("the condition did not come true in time")
 
 
 @pytest.fixture
