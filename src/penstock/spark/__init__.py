@@ -4,7 +4,8 @@
 
     orders = pks.read(spark, "penstock://127.0.0.1:9123", "shop.orders", filter="amount > 10")
 
-Everything below is loaded when it is first used.
+Everything below is loaded when it is first used. Imports the client, and the reader of stored snapshots in tablet; no
+other room imports PySpark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The test kit, also for users: oracle, faulty disk, manual clock, a server that can be killed."""
+"""What users need to test programs on Penstock: a faulty disk, a manual clock, a server that can be killed.
+
+The disk loses what was not synced, and only that. The tests' own kit is not here, and is not installed. Imports the
+server, runtime and errors.
+"""
 
 from penstock.testing.fault_gate import Operation, SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk

@@ -1,1 +1,4 @@
-"""What stands at the other end of a URL, found out before a command connects."""
+"""The other end of a URL, found out before a command connects.
+
+Nothing is written while finding out. Imports model and errors.
+"""

@@ -1,4 +1,4 @@
 """Pages of one bucket, asked for with retries: of a scan session, or of the change log.
 
-Each row is handed out once, also when a reply is lost or a session has to be resumed.
+A page that was lost is read again at its offset: each row comes once. Imports `client.link`, model and errors.
 """

@@ -1,1 +1,5 @@
-"""Who calls: tokens, certificates, and paths that only some callers are told."""
+"""Access to a server: tokens, certificates, and paths that only some callers are told.
+
+A caller without a valid token or certificate is refused before its call is read. Imports wire, runtime, model and
+errors.
+"""
