@@ -56,6 +56,8 @@ class PenstockError(Exception):
     by_code: ClassVar[dict[str, type[PenstockError]]] = {}
     reached: bool = True
     """False if the call cannot have arrived at the server, so that any call may be made again."""
+    lasting: bool = False
+    """True if waiting does not help, though the kind is retriable: the caller has to do something first."""
 
     def __init__(self, message: str, **facts: Any) -> None:
         self.message = message

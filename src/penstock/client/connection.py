@@ -27,7 +27,7 @@ from penstock.client.pages.page_scanner import PageScanner
 from penstock.client.scan.request import check_limit, compile_filter, project
 from penstock.client.scan.scan import Scan
 from penstock.client.table import Table
-from penstock.errors import DatabaseNotFoundError, InvalidError, PenstockError
+from penstock.errors import DatabaseNotFoundError, DirectoryInUseError, InvalidError, PenstockError
 from penstock.model.node.backup import BackupResult
 from penstock.model.node.calls import OpenScan, ScannerInfo
 from penstock.model.node.node import Node
@@ -54,14 +54,20 @@ def connect(
     tls: Mapping[str, str | Path] | None = None,
     settings: Mapping[str, Any] | None = None,
     progress: ProgressLike = False,
+    read_only: bool = False,
 ) -> Connection:
     """Open a directory (created if absent, locked while open), or connect to a server by its URL.
 
     `settings` are those of the node that a directory becomes, by their dotted names. With `progress=True` scans and
     writers that last longer than a second show on stderr how far they are; a function is called with a `Progress`.
 
+    With `read_only`, a directory that another process may have open is read as it is at this moment: no lock is
+    taken, nothing is written, and what is written later is not seen; open it again for that. Nothing keeps its files:
+    once the writer has replaced them, reading on is an UnavailableError.
+
     Raises:
         DirectoryInUseError: another process, or this one, has the directory open; names the holder.
+        NotFoundError: there is no directory to read.
         InvalidError: the target, a setting or an argument is not understood.
         UnavailableError: no server answers there.
         PermissionDeniedError: the server does not know the token.
@@ -80,6 +86,8 @@ def connect(
     if name.startswith(SCHEMES):
         if settings is not None:
             raise InvalidError("a server has its own settings; set them there", url=name)
+        if read_only:
+            raise InvalidError("read_only goes with a directory; what you may do at a server is its to say", url=name)
         return Connection(_remote(name, token, tls), name, distant=True, progress=progress)
     if "://" in name:
         raise InvalidError(f"a server's url begins with {' or '.join(SCHEMES)}", url=name)
@@ -87,7 +95,14 @@ def connect(
         raise InvalidError(f"that looks like a server; its url is {SCHEMES[0]}{name}", target=name)
     if token is not None or tls is not None:
         raise InvalidError("token and tls go with a server's url", directory=name)
-    return Connection(_embedded(name, settings), name, progress=progress)
+    if read_only:
+        return Connection(_reading(name, settings), name, progress=progress)
+    try:
+        return Connection(_embedded(name, settings), name, progress=progress)
+    except DirectoryInUseError as error:
+        raise DirectoryInUseError(
+            f"{error.message}; read_only=True reads what is durable beside it", **error.facts
+        ) from error
 
 
 def _remote(url: str, token: str | None, tls: Mapping[str, str | Path] | None) -> Node:
@@ -104,6 +119,15 @@ def _embedded(directory: str, settings: Mapping[str, Any] | None) -> Node:
         from penstock.engine.settings import Settings  # noqa: PLC0415
 
     return Engine.open(directory, Settings.load(Path(directory) / "penstock.toml", overrides=settings))
+
+
+def _reading(directory: str, settings: Mapping[str, Any] | None) -> Node:
+    # Here, not above: as for a directory that is written.
+    with needs_engine(directory):
+        from penstock.engine.read_only.node import ReadOnlyNode  # noqa: PLC0415
+        from penstock.engine.settings import Settings  # noqa: PLC0415
+
+    return ReadOnlyNode.open(directory, Settings.load(Path(directory) / "penstock.toml", overrides=settings))
 
 
 class Connection:

@@ -86,6 +86,21 @@ class Segment:
         """Return the offset after the last row."""
         return self.batches[-1][0].end_offset if self.batches else self.base_offset
 
+    def up_to_group(self, number: int) -> Segment:
+        """Return the segment as if it had ended after the last group of that number or a smaller one."""
+        kept = sum(group.number <= number for group in self.groups)
+        assert all(group.number > number for group in self.groups[kept:]), "groups are numbered in order"
+        if kept == len(self.batches):
+            return self
+        return replace(
+            self,
+            batches=self.batches[:kept],
+            positions=self.positions[:kept],
+            groups=self.groups[:kept],
+            valid_bytes=self.positions[kept],
+            torn=True,
+        )
+
     def before_group(self, number: int) -> Segment:
         """Return the segment as if it had ended before its last group, which has that number."""
         kept = sum(group.number != number for group in self.groups)

@@ -29,7 +29,7 @@ def worth_retrying(error: PenstockError) -> bool:
 
     A server that is not reached may be about to start, whatever was met in its place.
     """
-    return not error.reached or (error.retriable and not isinstance(error, NEEDS_HANDS))
+    return not error.reached or (error.retriable and not error.lasting and not isinstance(error, NEEDS_HANDS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Storage:
         self.room = DiskRoom(disk)
         self._cache = ChunkCache(self._log_settings.cache_bytes_max)
         budget = MemoryBudget.of(settings)
-        self._tablet_settings = TabletSettings(
+        self.tablet_settings = TabletSettings(
             segment_bytes=budget.segment_bytes(settings.segment_bytes),
             file_rows_max=budget.file_rows(),
             fsync=settings.fsync,
@@ -76,14 +76,25 @@ class Storage:
         """
         logs: dict[BucketId, FoundLog] = {}
         for bucket, first_offset in buckets.items():
-            files = BucketFiles(self.disk, bucket, self._pool, self._cache, self._log_settings, appends=self._appends)
+            files = self._files(bucket)
             logs[bucket] = find_log(files, self.index, first_offset, durable.get(bucket, NOTHING_DURABLE))
         cut_unfinished_group(logs)
-        settings = self._tablet_settings
+        settings = self.tablet_settings
         return {
             bucket: open_found(log, schema, rule=rule, index=self.index, settings=settings)
             for bucket, log in logs.items()
         }
+
+    def find(self, bucket: BucketId, first_offset: int, *, applied: int, durable: Durable) -> FoundLog:
+        """Return what the disk has of a bucket's log, as far as `applied` the index knows it.
+
+        Raises:
+            CorruptionError, UnsupportedError, OSError: as `open_tablets` has it.
+        """
+        return FoundLog(self._files(bucket), first_offset=first_offset, applied=applied, durable=durable)
+
+    def _files(self, bucket: BucketId) -> BucketFiles:
+        return BucketFiles(self.disk, bucket, self._pool, self._cache, self._log_settings, appends=self._appends)
 
     def tidy(self) -> None:
         """Take their descriptors from the segments that were not written since the last call; see to the reserve."""

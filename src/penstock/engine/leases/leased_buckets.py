@@ -7,7 +7,7 @@ from penstock.engine.leases.leases import Leases
 from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.open_tables import OpenTables
 from penstock.engine.table.pins import not_led
-from penstock.errors import InvalidError
+from penstock.errors import InvalidError, LeaseNotFoundError
 from penstock.model.node.calls import Offsets
 from penstock.model.node.principal import may_change
 from penstock.model.place.bucket import BucketId, TableBucket
@@ -83,3 +83,27 @@ class LeasedBuckets:
             return False
         leases = (lease for lease in self._leases.all() if may_change(principal, lease.owner))
         return any(bucket.table_id == table_id for lease in leases for bucket in lease.holds)
+
+
+class NothingLeased:
+    """The leases of a node that has none: a read-only one, which holds nothing."""
+
+    def find(
+        self, lease_id: str, table_id: int, name: TableBucket, offset: int | None = None, *, principal: str
+    ) -> tuple[OpenTable, BucketId]:
+        """Refuse a lease.
+
+        Raises:
+            LeaseNotFoundError: always.
+        """
+        raise LeaseNotFoundError("a read-only connection has no leases", lease_id=lease_id, bucket=name)
+
+    def offsets(
+        self, lease_id: str, table_id: int, timestamp_ms: int | None = None, *, principal: str
+    ) -> dict[TableBucket, Offsets]:
+        """Refuse a lease.
+
+        Raises:
+            LeaseNotFoundError: always.
+        """
+        raise LeaseNotFoundError("a read-only connection has no leases", lease_id=lease_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from penstock.codec.stored.lease_record import UNKNOWN, Hold
 from penstock.codec.stored.snapshot_file import SnapshotFile
@@ -13,6 +13,7 @@ from penstock.engine.leases.leases import Leases
 from penstock.engine.leases.snapshots import Snapshots
 from penstock.engine.leases.store import Lease, LeaseStore
 from penstock.engine.table.lease_pins import LeasePins
+from penstock.engine.table.open_table import OpenTable
 from penstock.engine.table.open_tables import OpenTables
 from penstock.model.node.lease import AcquireLease, Leased, LeaseInfo, LeaseTime, Snapshot
 from penstock.model.node.principal import ActsForPrincipal
@@ -21,6 +22,24 @@ from penstock.model.place.change import NO_OFFSET
 from penstock.tablet.snapshots.tablet_snapshots import snapshot_path
 from penstock.tablet.tablet import Tablet
 from penstock.tablet.view.pins import PinHolder, PinKind
+
+
+class SnapshotLister:
+    """Lists the snapshots of tables. Thread-safe: keeps nothing of its own."""
+
+    def __init__(self, tables: Callable[[int], OpenTable]) -> None:
+        self._tables = tables
+
+    def list_snapshots(self, table_id: int) -> list[Snapshot]:
+        """Return the snapshots of a table, by bucket, oldest first."""
+        table = self._tables(table_id)
+        shown: list[Snapshot] = []
+        for name in table.buckets():
+            tablet = table.tablet(table.bucket_id(name))
+            if tablet is not None:
+                found = [_shown(name, tablet, snapshot) for snapshot in tablet.snapshots.all()]
+                shown += sorted([*found, *_damaged(name, tablet)], key=lambda snapshot: snapshot.id or 0)
+        return shown
 
 
 class LeaseService(ActsForPrincipal):
@@ -58,18 +77,11 @@ class LeaseService(ActsForPrincipal):
         taken = self._snapshots.create(table)
         # One without a name went with its partition meanwhile.
         named = ((table.find_name(bucket), bucket, found) for bucket, found in sorted(taken.items()))
-        return [self._shown(name, table.tablet(bucket), found) for name, bucket, found in named if name is not None]
+        return [_shown(name, table.tablet(bucket), found) for name, bucket, found in named if name is not None]
 
     def list_snapshots(self, table_id: int) -> list[Snapshot]:
         """Return the snapshots of a table, by bucket, oldest first."""
-        table = self._tables.get(table_id)
-        shown: list[Snapshot] = []
-        for name in table.buckets():
-            tablet = table.tablet(table.bucket_id(name))
-            if tablet is not None:
-                found = [self._shown(name, tablet, snapshot) for snapshot in tablet.snapshots.all()]
-                shown += sorted([*found, *_damaged(name, tablet)], key=lambda snapshot: snapshot.id or 0)
-        return shown
+        return SnapshotLister(self._tables.get).list_snapshots(table_id)
 
     def acquire(self, call: AcquireLease) -> LeaseInfo:
         """Take a lease, or more under one that is held."""
@@ -141,17 +153,6 @@ class LeaseService(ActsForPrincipal):
         found = () if tablet is None else tablet.snapshots.all()
         return sum(snapshot.bytes for snapshot in found if snapshot.snapshot_id == snapshot_id)
 
-    def _shown(self, name: TableBucket, tablet: Tablet | None, found: SnapshotFile) -> Snapshot:
-        return Snapshot(
-            id=found.snapshot_id,
-            bucket=name,
-            offset=found.offset,
-            created_ms=found.created_ms,
-            bytes=found.bytes,
-            leased_by=() if tablet is None else _lease_ids(tablet.snapshots.holders(found.snapshot_id)),
-            path=None if tablet is None else tablet.snapshots.path(found.snapshot_id),
-        )
-
     def _names(self, buckets: Iterable[BucketId]) -> dict[BucketId, TableBucket]:
         """Return how users name buckets, also those of what was dropped since."""
         known = list(buckets)
@@ -164,6 +165,18 @@ class LeaseService(ActsForPrincipal):
             )
             for bucket in known
         }
+
+
+def _shown(name: TableBucket, tablet: Tablet | None, found: SnapshotFile) -> Snapshot:
+    return Snapshot(
+        id=found.snapshot_id,
+        bucket=name,
+        offset=found.offset,
+        created_ms=found.created_ms,
+        bytes=found.bytes,
+        leased_by=() if tablet is None else _lease_ids(tablet.snapshots.holders(found.snapshot_id)),
+        path=None if tablet is None else tablet.snapshots.path(found.snapshot_id),
+    )
 
 
 def _lease_ids(holders: Sequence[PinHolder]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 from penstock.engine.metadata.chain import Chain, entry_digest
 from penstock.engine.metadata.mark import MetadataMark
 from penstock.engine.metadata.sqlite_errors import RESTORE, mapped_reading
+from penstock.engine.metadata.store import Entry
 from penstock.errors import CorruptionError, UnsupportedError
 from penstock.runtime.local_disk import DIRECTORY_MODE, FILE_MODE
 
@@ -65,6 +66,27 @@ def open_metadata(path: Path, *, expected: str) -> tuple[sqlite3.Connection, Met
     except BaseException:
         connection.close()
         raise
+
+
+def read_file(connection: sqlite3.Connection, path: Path) -> tuple[int, list[Entry]]:
+    """Return the version of the last commit and all entries of a file that has some, checked whole.
+
+    Raises:
+        CorruptionError: it is damaged, or not ours.
+        UnsupportedError: a newer version of Penstock made it.
+        sqlite3.Error: as SQLite gave it.
+    """
+    format_version = _check_format(connection, path)
+    if format_version == 1:
+        rows = connection.execute("SELECT key, value, version FROM entry ORDER BY key").fetchall()
+        ((version,),) = connection.execute("SELECT version FROM counter").fetchall()
+        return version, [Entry(key.decode("ascii"), value, number) for key, value, number in rows]
+    stored = connection.execute("SELECT key, value, version, digest FROM entry ORDER BY key").fetchall()
+    checked = [read_entry(row, path) for row in stored]
+    chain = _read_chain(connection, path)
+    if not chain.sums(digest for _, _, _, digest in checked):
+        damaged(path, "entries are missing, or older than its last commit")
+    return chain.version, [Entry(key, value, number) for key, value, number, _ in checked]
 
 
 def read_entry(row: tuple[object, ...], path: Path) -> tuple[str, bytes, int, bytes]:
@@ -121,6 +143,28 @@ def _look(
     if not application_id and not version and not tables:
         _check_new(mark, path, expected)
         return None
+    version = _check_format(connection, path)
+    if version == 1:
+        return None, _read_first_format(connection, mark, path)
+    rows = connection.execute("SELECT key, value, version, digest FROM entry").fetchall()
+    digests = {key: (number, digest) for key, _, number, digest in (read_entry(row, path) for row in rows)}
+    chain = _read_chain(connection, path)
+    if not chain.sums(digest for _, digest in digests.values()):
+        damaged(path, "entries are missing, or older than its last commit")
+    mark.check(chain)
+    return chain, digests
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the format of a file that has something in it.
+
+    Raises:
+        CorruptionError: it is not ours, or damaged.
+        UnsupportedError: a newer version of Penstock made it.
+    """
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if application_id != APPLICATION_ID:
         raise CorruptionError("this is no metadata file of ours; name another directory", path=str(path))
     if version > FORMAT_VERSION:
@@ -135,15 +179,7 @@ def _look(
     ((whole,), *_) = connection.execute("PRAGMA quick_check").fetchall()
     if whole != b"ok":
         damaged(path, "sqlite finds its pages wrong", cause=whole.decode(errors="replace"))
-    if version == 1:
-        return None, _read_first_format(connection, mark, path)
-    rows = connection.execute("SELECT key, value, version, digest FROM entry").fetchall()
-    digests = {key: (number, digest) for key, _, number, digest in (read_entry(row, path) for row in rows)}
-    chain = _read_chain(connection, path)
-    if not chain.sums(digest for _, digest in digests.values()):
-        damaged(path, "entries are missing, or older than its last commit")
-    mark.check(chain)
-    return chain, digests
+    return int(version)
 
 
 def _check_new(mark: MetadataMark, path: Path, expected: str) -> None:

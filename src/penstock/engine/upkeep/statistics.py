@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.engine.table.open_table import OpenTable
@@ -10,6 +10,20 @@ from penstock.engine.upkeep.retention import file_bytes
 from penstock.model.node.calls import BucketStats, TableStats
 from penstock.model.place.bucket import TableBucket
 from penstock.tablet.tablet import Tablet
+
+
+class StatisticsOnly:
+    """The figures of tables, of a node that does not write. Thread-safe: keeps nothing of its own."""
+
+    def __init__(self, tables: Callable[[int], OpenTable]) -> None:
+        self._tables = tables
+
+    def stats(self, table_id: int) -> TableStats:
+        """Return the state of a table."""
+        return table_stats(self._tables(table_id), {})
+
+    def write_stream(self) -> None:
+        """Offer no way to send writes ahead."""
 
 
 def table_stats(table: OpenTable, background: Mapping[str, Any]) -> TableStats:

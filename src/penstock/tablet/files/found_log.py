@@ -94,6 +94,17 @@ class FoundLog:
         name, segment = self.segments[-1]
         self.segments[-1] = (name, segment.before_group(number))
 
+    def limit(self, number: int) -> bool:
+        """Leave off every group above a number; False if some of those may be in data files already.
+
+        Only for who changes nothing on the disk: others leave off no more than the last group.
+        """
+        if self.manifest is not None and self.manifest.group > number:
+            return False
+        cut = [(name, segment.up_to_group(number)) for name, segment in self.segments]
+        self.segments = [(name, segment) for name, segment in cut if segment.batches]
+        return True
+
     def finish(self) -> None:
         """Make durable what the log is to be: cut a torn tail, and what was left off.
 

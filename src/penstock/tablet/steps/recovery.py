@@ -80,17 +80,35 @@ def open_found(
         CorruptionError, OSError: as `open_tablet` has it.
     """
     log.finish()
-    files, manifest = log.files, log.manifest
-    state = _assemble(files, manifest, log.segments, schema, start=log.start)
-    state.group = log.group
-    if schema.keyed:
-        _recover_ends(files, state)
-    tablet = Tablet(files, schema, rule=rule, index=index, settings=settings, state=state)
+    tablet = _opened(log, schema, rule=rule, index=index, settings=settings)
     if schema.keyed:
         replay_index(tablet, index, log.applied, may_be_ahead=log.may_have_lost)
     tablet.snapshots.load()
-    files.remove_rubbish(manifest)
+    log.files.remove_rubbish(log.manifest)
     return tablet
+
+
+def open_for_reading(
+    log: FoundLog, schema: TabletSchema, *, rule: MergeRule, index: KeyIndex, settings: TabletSettings
+) -> Tablet:
+    """Open a bucket with the log that was found, and change nothing on the disk; the index is not caught up.
+
+    Raises:
+        CorruptionError, OSError: as `open_tablet` has it.
+    """
+    tablet = _opened(log, schema, rule=rule, index=index, settings=settings)
+    tablet.snapshots.load()
+    return tablet
+
+
+def _opened(
+    log: FoundLog, schema: TabletSchema, *, rule: MergeRule, index: KeyIndex, settings: TabletSettings
+) -> Tablet:
+    state = _assemble(log.files, log.manifest, log.segments, schema, start=log.start)
+    state.group = log.group
+    if schema.keyed:
+        _recover_ends(log.files, state)
+    return Tablet(log.files, schema, rule=rule, index=index, settings=settings, state=state)
 
 
 def _assemble(
