@@ -93,6 +93,6 @@ def test_backup_is_restored_and_a_damaged_one_refused(tmp_path: Path) -> None:
 
     assert rows("scan", "t", url=again) == [{"id": 1}]
     assert "not empty" in run("restore", str(backup), url=again, code=2).stderr
-    (backup / "catalog.json").write_text("{}")
+    (backup / "generations" / "000001" / "description").write_text("{}")
     assert "damaged" in run("restore", str(backup), url=tmp_path / "third", code=1).stderr
-    assert "on its own machine" in run("backup", str(backup), url="penstock://127.0.0.1:1", code=2).stderr
+    assert "no server answers" in run("backup", str(backup), url="penstock://127.0.0.1:1", code=5).stderr

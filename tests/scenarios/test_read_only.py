@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -219,3 +220,57 @@ def test_a_table_too_large_for_the_memory_of_lookups_is_read_through(tmp_path: P
                 found = reader.table("t").lookup({"id": [3, 17, 4999, 3, 9999]}, columns=["v"]).to_pydict()
                 assert found["_found"] == [True, False, True, True, False]
                 assert found["v"] == [3, None, 4999, 3, None]
+
+
+def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run the command line; return what it wrote."""
+    command = [sys.executable, "-c", "from penstock.cli.main import main; main()", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def test_read_commands_say_and_take_the_flag(writer: penstock.Connection, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    refused = run("scan", "t", "--url", data, code=5).stderr
+    assert (
+        "if that is a server, connect to it with --url, or read what is durable beside it with --read-only" in refused
+    )
+    assert "read_only" not in refused
+    assert "--read-only" not in run("table", "drop", "t", "--yes", "--url", data, code=5).stderr
+    for words, told in (
+        (("scan", "t", "--limit", "1", "-o", "ndjson"), '"v":3'),
+        (("lookup", "t", "id=30", "-o", "ndjson"), '"v":3'),
+        (("tail", "log", "-o", "ndjson"), '"n":49'),
+        (("table", "describe", "t", "-o", "json"), "live"),
+        (("table", "list", "-o", "json"), '"default.t"'),
+        (("snapshot", "list", "t", "-o", "json"), '"offset":'),
+        (("sql", "SELECT count(*) AS n FROM t", "-o", "json"), "180"),
+    ):
+        assert told in run(*words, "--read-only", "--url", data).stdout, words
+    assert (
+        "--read-only goes with a data directory"
+        in run("scan", "t", "--read-only", "--url", "penstock://127.0.0.1:1", code=2).stderr
+    )
+
+
+def test_backup_and_restore_on_the_command_line(writer: penstock.Connection, tmp_path: Path) -> None:
+    copy, again = str(tmp_path / "copy"), str(tmp_path / "again")
+    assert "connect to it with --url" in run("backup", copy, "--url", str(tmp_path / "data"), code=5).stderr
+    writer.close()
+    made = json.loads(run("backup", copy, "--url", str(tmp_path / "data"), "-o", "json").stdout)
+    (made,) = made if isinstance(made, list) else [made]
+    assert (made["tables"], made["files_copied"]) == (4, made["files"])
+    with penstock.serve(tmp_path / "data") as server:
+        said = run("backup", copy, "--url", server.url)
+        assert (said.stdout, "4 tables" in said.stderr) == ("", True)
+    assert "whole: 4 tables" in run("backup", copy, "--check").stderr
+    assert "whole: 4 tables" in run("restore", copy, "--verify-only").stderr
+    assert "name the new data directory" in run("restore", copy, code=2).stderr
+    assert "the first start makes its key index" in run("restore", copy, again).stderr
+    assert "the target is not empty" in run("restore", copy, again, code=2).stderr
+    found = run("doctor", "--data", again, "-o", "ndjson", "--url", again)
+    assert [row["grade"] for row in map(json.loads, found.stdout.splitlines()) if row["check"] == "data"] == ["ok"]
+    opened = run("table", "list", "--url", again, "-o", "json")
+    assert "default.t" in opened.stdout
+    assert opened.stderr == "", "the first opening says nothing that alarms"

@@ -12,7 +12,7 @@ import typer
 from penstock.cli.link.server_probe import require_server
 from penstock.cli.link.server_url import ServerUrl
 from penstock.cli.terminal.words import say
-from penstock.errors import InvalidError, NotFoundError
+from penstock.errors import DirectoryInUseError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     from penstock.client.connection import Connection
@@ -56,11 +56,16 @@ class Access:
             ) from error
 
 
-def open_connection(context: typer.Context, url: str | None, *, create: bool = False) -> Connection:
+def open_connection(
+    context: typer.Context, url: str | None, *, create: bool = False, read_only: bool | None = None
+) -> Connection:
     """Connect to the server, or open the directory, that `url` names; an absent directory only to `create` it.
+
+    `read_only` says whether --read-only was given; None where the command does not have it.
 
     Raises:
         InvalidError: neither option nor environment names one.
+        DirectoryInUseError: another process has the directory open.
         PenstockError: it cannot be reached or opened.
     """
     # Here, not above: the root command has no use for Arrow.
@@ -77,7 +82,12 @@ def open_connection(context: typer.Context, url: str | None, *, create: bool = F
         # A slip in a path would else leave an empty data directory behind, and find no table in it.
         if not create and "://" not in url and not Path(url).is_dir():
             raise NotFoundError("no such data directory; `penstock table create` makes one", directory=url)
-        return connect(url)
+        try:
+            return connect(url, read_only=read_only is True)
+        except DirectoryInUseError as error:
+            raise DirectoryInUseError(_in_use(beside=read_only is not None), **error.facts) from error
+    if read_only:
+        raise InvalidError("--read-only goes with a data directory; leave it out, the server takes care", url=url)
     require_server(server, access.tls)
     token = access.token()
     if token is not None and server.overheard is not None:
@@ -86,6 +96,11 @@ def open_connection(context: typer.Context, url: str | None, *, create: bool = F
             f"have the server speak tls and say --url {server.with_scheme(secure=True)}"
         )
     return connect(url, token=token, tls=access.tls or None)
+
+
+def _in_use(*, beside: bool) -> str:
+    other = ", or read what is durable beside it with --read-only" if beside else ""
+    return f"directory is open in another process; if that is a server, connect to it with --url{other}"
 
 
 def open_table(connection: Connection, path: str, lease_id: str | None) -> Table:

@@ -10,7 +10,16 @@ import typer
 from penstock.cli.commands.access import open_connection
 from penstock.cli.input.inputs import InputFile
 from penstock.cli.input.text_values import from_word
-from penstock.cli.terminal.options import Columns, InputFormat, Output, TablePathArgument, Url, read_pairs, split_names
+from penstock.cli.terminal.options import (
+    Columns,
+    InputFormat,
+    Output,
+    ReadOnly,
+    TablePathArgument,
+    Url,
+    read_pairs,
+    split_names,
+)
 from penstock.cli.terminal.output import write_batches
 from penstock.cli.terminal.words import examples
 from penstock.client.table import Table
@@ -46,6 +55,7 @@ def lookup(
     ] = False,
     columns: Columns = None,
     output: Output = None,
+    read_only: ReadOnly = False,
     url: Url = None,
 ) -> None:
     """Read rows by key.
@@ -56,7 +66,7 @@ def lookup(
     if (keys is None) == (not key) or (prefix and keys is not None):
         raise InvalidError("give the key as column=value, or a file with --keys")
     source = None if keys is None else InputFile(keys, format)
-    with open_connection(context, url) as connection:
+    with open_connection(context, url, read_only=read_only) as connection:
         handle = connection.table(table)
         named = split_names(columns)
         if source is not None:

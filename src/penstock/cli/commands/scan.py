@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.commands.access import open_connection, open_table
 from penstock.cli.input.bucket_offsets import format_offsets, read_json_object, read_offsets
-from penstock.cli.terminal.options import Columns, LeaseOption, Output, TablePathArgument, Url, split_names
+from penstock.cli.terminal.options import Columns, LeaseOption, Output, ReadOnly, TablePathArgument, Url, split_names
 from penstock.cli.terminal.output import write_batches
 from penstock.cli.terminal.row_progress import watch_rows
 from penstock.cli.terminal.words import count_rows, examples, is_watched, say
@@ -46,6 +46,7 @@ def scan(
     ] = None,
     lease: LeaseOption = None,
     output: Output = None,
+    read_only: ReadOnly = False,
     url: Url = None,
 ) -> None:
     """Read a table at one consistent cut.
@@ -53,7 +54,7 @@ def scan(
     Every row is as it was at the moment of the cut, whatever is written meanwhile. Rows are written as they
     come; nothing holds the whole table.
     """
-    with open_connection(context, url) as connection:
+    with open_connection(context, url, read_only=read_only) as connection:
         handle = open_table(connection, table, lease)
         chosen = None if as_of is None else read_offsets(handle.info, read_json_object(as_of, "--as-of"), "--as-of")
         rows = handle.scan(

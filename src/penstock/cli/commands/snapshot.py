@@ -9,7 +9,7 @@ import pyarrow as pa
 import typer
 
 from penstock.cli.commands.access import open_connection
-from penstock.cli.terminal.options import Output, TablePathArgument, Url
+from penstock.cli.terminal.options import Output, ReadOnly, TablePathArgument, Url
 from penstock.cli.terminal.output import write_records
 from penstock.cli.terminal.words import examples
 from penstock.model.node.lease import Snapshot
@@ -44,9 +44,16 @@ def create(context: typer.Context, table: TablePathArgument, *, output: Output =
 
 
 @app.command("list", epilog=examples("penstock snapshot list shop.orders", "penstock snapshot list orders -o json"))
-def list_snapshots(context: typer.Context, table: TablePathArgument, *, output: Output = None, url: Url = None) -> None:
+def list_snapshots(
+    context: typer.Context,
+    table: TablePathArgument,
+    *,
+    output: Output = None,
+    read_only: ReadOnly = False,
+    url: Url = None,
+) -> None:
     """List the snapshots of a table: where they are, what they hold, and who leases them."""
-    with open_connection(context, url) as connection:
+    with open_connection(context, url, read_only=read_only) as connection:
         write_records(output, SNAPSHOTS, snapshot_records(connection.table(table).list_snapshots()))
 
 

@@ -14,7 +14,7 @@ import typer
 from penstock.cli.commands.access import open_connection
 from penstock.cli.commands.query import Query, TableName
 from penstock.cli.commands.sql_statement import answer_statement
-from penstock.cli.terminal.options import Output, Url
+from penstock.cli.terminal.options import Output, ReadOnly, Url
 from penstock.cli.terminal.output import write_batches
 from penstock.cli.terminal.words import examples
 from penstock.errors import InvalidError, PenstockError
@@ -43,6 +43,7 @@ def sql(
     *,
     file: Annotated[str | None, typer.Option(metavar="FILE", help="Read the SELECT from a file; - is stdin.")] = None,
     output: Output = None,
+    read_only: ReadOnly = False,
     url: Url = None,
 ) -> None:
     """Query tables with SQL, each at one consistent cut.
@@ -54,7 +55,7 @@ def sql(
         raise InvalidError("give one SELECT, or --file")
     text = query if file is None else _read(file)
     duckdb = _duckdb()
-    with open_connection(context, url) as connection, closing(_open(duckdb)) as database:
+    with open_connection(context, url, read_only=read_only) as connection, closing(_open(duckdb)) as database:
         answer = answer_statement(connection, text or "")
         if answer is not None:
             write_batches(output, answer.schema, answer.to_batches())

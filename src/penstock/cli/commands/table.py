@@ -13,6 +13,7 @@ from penstock.cli.terminal.confirmation import confirm
 from penstock.cli.terminal.options import (
     Output,
     OutputFormat,
+    ReadOnly,
     ResultOutput,
     TablePathArgument,
     Url,
@@ -110,10 +111,11 @@ def list_tables(
     database: Annotated[str | None, typer.Argument(help="Only this database.", show_default=False)] = None,
     *,
     output: Output = None,
+    read_only: ReadOnly = False,
     url: Url = None,
 ) -> None:
     """List tables with their size."""
-    with open_connection(context, url) as connection:
+    with open_connection(context, url, read_only=read_only) as connection:
         databases = connection.list_databases() if database is None else [database]
         records = []
         for path in (f"{name}.{found}" for name in databases for found in connection.list_tables(name)):
@@ -134,9 +136,16 @@ def list_tables(
 
 
 @app.command(epilog=examples("penstock table describe shop.orders", "penstock table describe shop.orders -o json"))
-def describe(context: typer.Context, path: TablePathArgument, *, output: Output = None, url: Url = None) -> None:
+def describe(
+    context: typer.Context,
+    path: TablePathArgument,
+    *,
+    output: Output = None,
+    read_only: ReadOnly = False,
+    url: Url = None,
+) -> None:
     """Show a table's columns, keys, buckets, properties and state."""
-    with open_connection(context, url) as connection:
+    with open_connection(context, url, read_only=read_only) as connection:
         described = describe_table(connection.table(path))
         if shows_text(output):
             write_description(described)

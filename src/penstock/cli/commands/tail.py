@@ -14,7 +14,7 @@ import typer
 
 from penstock.cli.commands.access import open_connection, open_table
 from penstock.cli.input.bucket_offsets import read_json_object, read_offsets
-from penstock.cli.terminal.options import Columns, LeaseOption, Output, TablePathArgument, Url, split_names
+from penstock.cli.terminal.options import Columns, LeaseOption, Output, ReadOnly, TablePathArgument, Url, split_names
 from penstock.cli.terminal.output import RowSink, open_sink
 from penstock.cli.terminal.words import count_rows, examples, is_watched, say
 from penstock.client.changes.range import Start
@@ -59,6 +59,7 @@ def tail(
     ] = None,
     lease: LeaseOption = None,
     output: Output = None,
+    read_only: ReadOnly = False,
     url: Url = None,
 ) -> None:
     """Read a table's changes, and follow them.
@@ -66,7 +67,7 @@ def tail(
     Each row says in _change_type what it is (+I, -U, +U, -D; +A in a log table), and in _offset where it
     stands. At the end the position is said, from which another tail goes on.
     """
-    with open_connection(context, url) as connection:
+    with open_connection(context, url, read_only=read_only) as connection:
         handle = open_table(connection, table, lease)
         options = {"follow": follow, "timeout": timeout, "columns": split_names(columns), "images": images}
         with _open(handle, start, options) as stream, _ended_by_interrupt(stream):

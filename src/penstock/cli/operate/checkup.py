@@ -173,7 +173,9 @@ def check_directory(directory: Path) -> Finding:
             pass
     except DirectoryInUseError as error:
         found = f"{directory} is open in process {error.facts['pid']} since {error.facts['since']}"
-        return Finding("data", Grade.WARN, found, "connect to that server, or end the process to open it here")
+        return Finding(
+            "data", Grade.WARN, found, "connect to that server, read beside it with --read-only, or end the process"
+        )
     return Finding("data", Grade.OK, f"{directory} is free to open")
 
 

@@ -52,6 +52,13 @@ LeaseOption = Annotated[
     typer.Option("--lease", metavar="ID", help="The table as a lease holds it, also if it was dropped since."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+ReadOnly = Annotated[
+    bool,
+    typer.Option(
+        "--read-only",
+        help="Read a data directory as it is now, also beside the process that has it open; nothing is written.",
+    ),
+]
 TablePathArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The table: database.table.")]
 Columns = Annotated[
     list[str] | None, typer.Option("--columns", "-c", metavar="A,B", help="Only these columns, separated by commas.")
