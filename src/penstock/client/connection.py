@@ -23,6 +23,7 @@ from penstock.client.leases.lease_request import Leasable
 from penstock.client.link.buckets import BucketName, resolve_bucket
 from penstock.client.link.link import Link
 from penstock.client.link.progress import ProgressLike, read_progress
+from penstock.client.nodes import embedded_node, reading_node, remote_node
 from penstock.client.pages.page_scanner import PageScanner
 from penstock.client.scan.request import check_limit, compile_filter, project
 from penstock.client.scan.scan import Scan
@@ -40,7 +41,6 @@ from penstock.model.table.table import TableInfo
 from penstock.model.words.html_table import html_table
 from penstock.model.words.names import check_text
 from penstock.model.words.quantity import parse_bytes
-from penstock.runtime.packages import needs_engine
 
 SCHEMES: Final = ("penstock://", "penstock+tls://")
 TABLES_SHOWN_MAX: Final = 100
@@ -88,7 +88,7 @@ def connect(
             raise InvalidError("a server has its own settings; set them there", url=name)
         if read_only:
             raise InvalidError("read_only goes with a directory; what you may do at a server is its to say", url=name)
-        return Connection(_remote(name, token, tls), name, distant=True, progress=progress)
+        return Connection(remote_node(name, token, tls), name, distant=True, progress=progress)
     if "://" in name:
         raise InvalidError(f"a server's url begins with {' or '.join(SCHEMES)}", url=name)
     if _HOST_AND_PORT.fullmatch(name) and not Path(name).exists():
@@ -96,38 +96,13 @@ def connect(
     if token is not None or tls is not None:
         raise InvalidError("token and tls go with a server's url", directory=name)
     if read_only:
-        return Connection(_reading(name, settings), name, progress=progress)
+        return Connection(reading_node(name, settings), name, progress=progress)
     try:
-        return Connection(_embedded(name, settings), name, progress=progress)
+        return Connection(embedded_node(name, settings), name, progress=progress)
     except DirectoryInUseError as error:
         raise DirectoryInUseError(
             f"{error.message}; read_only=True reads what is durable beside it", **error.facts
         ) from error
-
-
-def _remote(url: str, token: str | None, tls: Mapping[str, str | Path] | None) -> Node:
-    # Here, not above: who opens a directory needs no Flight.
-    from penstock.client.remote.node import RemoteNode  # noqa: PLC0415
-
-    return RemoteNode(url, token=token, tls=tls)
-
-
-def _embedded(directory: str, settings: Mapping[str, Any] | None) -> Node:
-    # Here, not above: who talks to a server needs neither engine nor RocksDB.
-    with needs_engine("a data directory"):
-        from penstock.engine.engine import Engine  # noqa: PLC0415
-        from penstock.engine.settings import Settings  # noqa: PLC0415
-
-    return Engine.open(directory, Settings.load(Path(directory) / "penstock.toml", overrides=settings))
-
-
-def _reading(directory: str, settings: Mapping[str, Any] | None) -> Node:
-    # Here, not above: as for a directory that is written.
-    with needs_engine(directory):
-        from penstock.engine.read_only.node import ReadOnlyNode  # noqa: PLC0415
-        from penstock.engine.settings import Settings  # noqa: PLC0415
-
-    return ReadOnlyNode.open(directory, Settings.load(Path(directory) / "penstock.toml", overrides=settings))
 
 
 class Connection:

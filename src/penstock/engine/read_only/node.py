@@ -226,14 +226,19 @@ _CATALOG: Final = frozenset(
         "list_tables",
         "table",
         "table_by_id",
+        "table_as_of",
         "list_partitions",
         "buckets",
     }
 )
 _TABLES: Final = frozenset({"stats", "write_stream"})
+# Without `open_cuts`: its tables are of one moment, and here each is of its own.
 _SCAN: Final = frozenset(
     {
         "open_cut",
+        "open_cut_at",
+        "count",
+        "first",
         "release_cut",
         "open",
         "open_some",
