@@ -16,6 +16,8 @@ PEERS := $(VENV)/.installed-bench
 RELEASE_TOOLS := $(VENV)/.installed-release
 # The distribution without code, which the console script's environment has besides the client.
 WHOLE := packages/penstock-db
+LOWEST := .venv-lowest
+LOWEST_EXTRAS := engine,sql,pandas,polars
 PROJECTS := pyproject.toml $(WHOLE)/pyproject.toml $(WHOLE)/hatch_build.py
 # What an installation depends on: a change of a linter's setting installs nothing.
 PRINT := import hashlib, pathlib, sys, tomllib; \
@@ -27,11 +29,12 @@ PRINT := import hashlib, pathlib, sys, tomllib; \
 # What follows a verb: `make test ARGS="-k torn -n 0"`.
 ARGS ?=
 JOBS ?= 2
+comma := ,
 
-.PHONY: help install fmt check test test-all demo bench docs release clean
+.PHONY: help install fmt check test test-all test-lowest demo bench docs release clean
 
 help: ## Show the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Build .venv with the package (editable) and every tool
 
@@ -63,8 +66,22 @@ check: $(STAMP) ## Lint, formatting, types, import contracts
 test: $(STAMP) ## Run the tests, without the slow ones (ARGS="-k ...")
 	$(BIN)/pytest -q -m "not slow" -n $(JOBS) --dist loadfile $(ARGS)
 
-test-all: $(STAMP) ## Run every test, with deeper property tests
+test-all: $(STAMP) ## Run every test, with deeper property tests; and those of test-lowest
 	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --hypothesis-profile deep $(ARGS)
+	$(MAKE) test-lowest ARGS=
+
+# The lowest versions are those of the oldest Python: later ones have no wheels of them.
+$(LOWEST)/.installed: $(PROJECTS) packages/lowest.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "needs Python 3.11: make $(MAKECMDGOALS) PYTHON=python3.11")'
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python packages/lowest.py $(subst $(comma), ,$(LOWEST_EXTRAS)) > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt \
+		--editable '.[$(LOWEST_EXTRAS),test]' --editable $(WHOLE)
+	@touch $@
+
+test-lowest: $(LOWEST)/.installed ## Run what needs no Spark with the lowest versions that pyproject.toml allows
+	$(LOWEST)/bin/pytest -q -m "not slow and not everything" -n $(JOBS) --dist loadfile tests/unit tests/scenarios \
+		--ignore=tests/unit/spark $(ARGS)
 
 demo: $(STAMP) ## See it work: a Spark job, two crashes, every total checked (ARGS="--orders ...")
 	$(BIN)/penstock demo $(ARGS)
@@ -84,16 +101,15 @@ $(RELEASE_TOOLS): pyproject.toml | $(STAMP)
 	$(PIP) install --quiet --editable '.[release]'
 	@touch $@
 
-# What users get is what is checked: the wheel, in an environment that has nothing else.
-release: $(RELEASE_TOOLS) ## Build wheel and sdist into dist/, check them, audit what they bring, list it (SBOM)
+# What users get is what is checked: both distributions, in environments that have nothing else.
+release: $(RELEASE_TOOLS) ## Build both wheels and sdists into dist/, install and check them, audit what they bring, list it (SBOM)
 	rm -rf dist build/release
 	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist $(WHOLE)
 	$(BIN)/twine check --strict dist/*
-	$(PYTHON) -m venv build/release
-	build/release/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
-	build/release/bin/penstock --version
-	$(BIN)/pip-audit --path build/release/lib/python*/site-packages
-	$(BIN)/cyclonedx-py environment --output-reproducible --of JSON -o dist/sbom.cdx.json build/release/bin/python
+	$(BIN)/python packages/check_release.py dist build/release
+	$(BIN)/pip-audit --path build/release/whole/lib/python*/site-packages
+	$(BIN)/cyclonedx-py environment --output-reproducible --of JSON -o dist/sbom.cdx.json build/release/whole/bin/python
 	ls -l dist
 
 clean: ## Remove caches and build output; .venv stays

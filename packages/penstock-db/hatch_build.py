@@ -15,7 +15,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 CLIENT = "penstock-db-client"
 ENGINE = "engine"
 # For who works on this tree; nobody installs them from an index.
-DEVELOPERS = ("bench", "dev", "release")
+DEVELOPERS = ("bench", "dev", "release", "test")
 SHARED = ("version", "license", "requires-python", "keywords", "classifiers")
 
 
