@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,9 +11,11 @@ import typer
 
 from penstock.cli.commands.access import open_connection
 from penstock.cli.operate.top_sample import Sample, take_sample
+from penstock.cli.terminal.keys import Keys
 from penstock.cli.terminal.options import Output, Url
 from penstock.cli.terminal.output import write_records
 from penstock.cli.terminal.words import examples
+from penstock.errors import InvalidError
 
 if TYPE_CHECKING:
     from penstock.client.connection import Connection
@@ -44,11 +47,16 @@ def top(
     output: Output = None,
     url: Url = None,
 ) -> None:
-    """Watch tables: rows, rates, scanners, leases, owners. Ctrl-C ends it."""
+    """Watch tables: rows, rates, scanners, leases, owners.
+
+    It shows what fits the terminal, more on a wide one. q or Ctrl-C ends it.
+    """
     with open_connection(context, url) as connection:
         if once:
             write_records(output, FIGURES, take_sample(connection).rates_since(None))
             return
+        if not sys.stdout.isatty():
+            raise InvalidError("top needs a terminal; say --once for rows")
         try:
             _watch(connection, interval)
         except KeyboardInterrupt:
@@ -62,9 +70,12 @@ def _watch(connection: Connection, interval: float) -> None:
     from penstock.cli.operate.top_screen import draw  # noqa: PLC0415
 
     earlier: Sample | None = None
-    with Live(screen=True, auto_refresh=False) as live:
+    with Keys() as keys, Live(screen=True, auto_refresh=False) as live:
         while True:
             sample = take_sample(connection)
-            live.update(draw(sample, earlier), refresh=True)
+            live.update(draw(sample, earlier, live.console.width), refresh=True)
             earlier = sample
-            time.sleep(interval)
+            end = time.monotonic() + interval
+            while (left := end - time.monotonic()) > 0:
+                if (keys.wait(left) or "").lower() == "q":
+                    return

@@ -12,9 +12,9 @@ from penstock.cli.operate.top_screen import draw, query_name
 from penstock.model.node.owner import OwnerInfo
 
 
-def words(sample: Sample, earlier: Sample | None = None) -> str:
-    console = Console(file=io.StringIO(), width=200)
-    console.print(draw(sample, earlier))
+def words(sample: Sample, earlier: Sample | None = None, width: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(draw(sample, earlier, width))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -94,3 +94,23 @@ def test_changes_of_a_partition_that_came_back_are_counted_from_its_birth(tmp_pa
             table.upsert([{"day": 1, "id": number} for number in range(3)])
             assert take_sample(connection).tables["default.t"]["changes"] == 3
             table.drop_partition({"day": 1})
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_every_row_is_one_line_that_fits_the_terminal(tmp_path: Path, width: int) -> None:
+    name = "a_table_with_a_rather_long_name_as_people_have"
+    with penstock.connect(tmp_path / "data") as connection:
+        table = connection.create_table(name, "city STRING, amount BIGINT SUM, PRIMARY KEY (city)")
+        table.upsert({"city": [f"city {i}" for i in range(5000)], "amount": [1] * 5000})
+        lease = connection.acquire_lease("a-lease-of-a-backfill-that-has-a-name", table.cut())
+        owner = table.acquire_owner("job-of-a-query-with-a-name-of-its-own", columns=["amount"])
+
+        shown = words(take_sample(connection), take_sample(connection), width)
+        owner.release()
+        lease.drop()
+
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= width
+    assert "5,000" in shown
+    assert len([line for line in lines if "default." in line]) == 3
+    assert "changes/s" in shown
