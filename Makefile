@@ -95,6 +95,7 @@ bench: $(PEERS) ## Measure every job beside its peers: quickly, or as ARGS="--ro
 
 docs: $(STAMP) ## Build the documentation into site/ (ARGS="serve" to read it while writing)
 	$(BIN)/python docs/reference_api.py
+	$(BIN)/python docs/reference_tables.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --strict --quiet)
 
 $(RELEASE_TOOLS): pyproject.toml | $(STAMP)

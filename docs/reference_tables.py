@@ -1,17 +1,29 @@
-"""The tables of the reference, made from the code when the site is built."""
+"""The tables of the reference, written into its pages from the code.
+
+`python docs/reference_tables.py` writes them anew, between the marks `<!-- name -->` and `<!-- end of name -->`; a test
+fails when they are not what the code says.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from penstock import errors as error_tree
 from penstock.cli.root.command_group import COMMANDS, load_command
+from penstock.cli.root.shared_options import CONNECTION
 from penstock.engine.settings import Settings
 from penstock.errors import PenstockError
 from penstock.model.table.properties import PROPERTIES
-from penstock.spark.session.options import markdown as spark_options
+
+REFERENCE = Path(__file__).parent / "reference"
+WIDTH = 76
+BAR = "\\|"
+MARKED = re.compile(
+    r"(<!-- ([a-z ]+) -->).*?(<!-- end of \2 -->)", re.DOTALL
+)
 
 
 def settings() -> str:
@@ -48,6 +60,15 @@ def errors() -> str:
     )
 
 
+def shared_options() -> str:
+    """Return the options that every command takes which connects to something."""
+    return _options(
+        found
+        for found in load_command("scan").params
+        if getattr(found, "rich_help_panel", None) == CONNECTION
+    )
+
+
 def commands() -> str:
     """Return the help of every command."""
     return "\n\n".join(
@@ -57,20 +78,28 @@ def commands() -> str:
     )
 
 
+PAGES = ("cli.md", "errors.md", "settings.md")
 TABLES: dict[str, Callable[[], str]] = {
     "settings": settings,
     "table properties": table_properties,
     "errors": errors,
+    "shared options": shared_options,
     "commands": commands,
-    "spark options": spark_options,
 }
 
 
 def filled(text: str) -> str:
-    """Return a page with tables in the place of their names: `{{ settings }}`."""
-    return re.sub(
-        r"\{\{ ([a-z ]+) \}\}", lambda match: TABLES[match[1]](), text
+    """Return a page with its tables as the code has them now."""
+    return MARKED.sub(
+        lambda mark: f"{mark[1]}\n\n{TABLES[mark[2]]()}\n\n{mark[3]}", text
     )
+
+
+def write() -> None:
+    """Write the tables of every page."""
+    for name in PAGES:
+        page = REFERENCE / name
+        page.write_text(filled(page.read_text()))
 
 
 def _tree(
@@ -88,30 +117,69 @@ def _first_line(kind: type) -> str:
 
 def _command(command: Any, name: str) -> Iterator[str]:
     inner = getattr(command, "commands", None)
-    words = re.sub(r"\[/?bold\]", "", (command.help or "").strip())
-    yield f"## {name}\n\n{words}"
+    yield f"## {name}\n\n{_plain(command.help or '')}"
     if inner:
         for below in inner.values():
             yield from (
                 part.replace("## ", "### ", 1)
+                if part.startswith("#")
+                else part
                 for part in _command(below, f"{name} {below.name}")
             )
         return
+    # Asked for as help does, which gives every parameter its word.
+    shown = command.get_params(
+        command.make_context(name, [], resilient_parsing=True)
+    )
+    words = [
+        found._usage_display_name()
+        for found in shown
+        if found.param_type_name == "argument"
+    ]
+    yield f"```text\n{' '.join([name, *words, '[OPTIONS]'])}\n```"
+    own = [
+        found
+        for found in shown
+        if found.name not in ("help", "debug")
+        and getattr(found, "rich_help_panel", None) != CONNECTION
+    ]
+    if own:
+        yield _options(own)
+    examples = [
+        line.replace(r"\[", "[")
+        for line in (command.epilog or "").splitlines()[1:]
+    ]
+    short = [line for line in examples if len(line) <= WIDTH]
+    if short:
+        yield "```text\n" + "\n".join(short) + "\n```"
+
+
+def _options(parameters: Iterable[Any]) -> str:
     rows = []
-    for parameter in command.params:
-        if getattr(parameter, "hidden", False) or parameter.name == "help":
+    for found in parameters:
+        if getattr(found, "hidden", False):
             continue
-        option = parameter.param_type_name == "option"
-        names = (
-            [*parameter.opts, *parameter.secondary_opts]
-            if option
-            else [parameter.metavar or parameter.name.upper()]
-        )
-        says = re.sub(
-            r"\[/?bold\]", "", getattr(parameter, "help", None) or ""
-        ).replace("|", "\\|")
+        word = str(found.metavar or "")
+        if found.param_type_name == "option":
+            names = ", ".join(
+                f"`{name}`" for name in (*found.opts, *found.secondary_opts)
+            )
+            said = f"{names} {word}".strip()
+        else:
+            said = f"`{word or found.name.upper()}`"
+        says = _plain(found.help or "")
+        default = found.default
+        if default not in (None, False, ()) and not callable(default):
+            says += f" Default: {getattr(default, 'value', default)}."
         rows.append(
-            f"| {', '.join(f'`{word}`' for word in names)} | {says} |"
+            f"| {said.replace('|', BAR)} | {says.replace('|', BAR)} |"
         )
-    if rows:
-        yield "\n".join(["| | |", "|---|---|", *rows])
+    return "\n".join(["| option | |", "|---|---|", *rows])
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\[/?bold\]", "", text.strip())
+
+
+if __name__ == "__main__":
+    write()

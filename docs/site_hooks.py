@@ -1,4 +1,4 @@
-"""What mkdocs does for us beside its own work: navigation by directory, and tables made from the code.
+"""What mkdocs does for us beside its own work: navigation by directory.
 
 A star in the navigation of mkdocs.yml stands for the pages of a directory that are not named there.
 """
@@ -6,7 +6,6 @@ A star in the navigation of mkdocs.yml stands for the pages of a directory that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +16,6 @@ def on_config(config: Any) -> Any:
     named = set(_pages(config.nav))
     config.nav = _expanded(config.nav, docs, named)
     return config
-
-
-def on_page_markdown(markdown: str, *, page: Any, **_facts: Any) -> str:
-    """Fill in the tables of the reference; mkdocs calls this for each page."""
-    if not page.file.src_uri.startswith("reference/"):
-        return markdown
-    # Hooks are loaded by path, and so is what they need: this directory is no package.
-    spec = spec_from_file_location(
-        "reference_tables", Path(__file__).with_name("reference_tables.py")
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    tables = module_from_spec(spec)
-    spec.loader.exec_module(tables)
-    filled: str = tables.filled(markdown)
-    return filled
 
 
 def _pages(nav: Any) -> Iterator[str]:

@@ -14,8 +14,8 @@ DOTTED = re.compile(r"(?<![\w./:@-])penstock(?:\.[A-Za-z_]\w*)+")
 # Inside of the package rooms are named without it: `engine.table`, `tablet.view`.
 ROOM_NAME = re.compile(r"`((?:client|codec|engine|model|server|spark|tablet|wire)\.[a-z_]+(?:\.\w+)*)`")
 PYTHON_FILE = re.compile(r"(?<![\w./*<-])(?:[\w-]+/)*[\w-]+\.py\b")
-# Words that look like a module and are none: a file, a header on the wire, a key of metadata, a context variable.
-NO_MODULES = frozenset(("toml", "calls", "offsets", "request_id", "principal"))
+# Words that look like a module and are none: a file, headers and keys on the wire, a logger.
+NO_MODULES = frozenset(("toml", "calls", "offsets", "request_id", "principal", "requests"))
 
 
 @cache

@@ -43,7 +43,9 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "lease": Entry("penstock.cli.commands.lease", "Take, renew, give back and list leases.", _NODE),
     "owner": Entry("penstock.cli.commands.owner", "List, show, release and drop owners of columns.", _NODE),
     "token": Entry("penstock.cli.upkeep.token", "Make, list and revoke the tokens of a server.", _NODE),
-    "backup": Entry("penstock.cli.operate.backup", "Copy all tables and the catalog, checked.", _NODE),
+    "backup": Entry(
+        "penstock.cli.operate.backup", "Copy all tables as they are at one moment, while writers go on.", _NODE
+    ),
     "restore": Entry("penstock.cli.operate.restore", "Make a new data directory of a backup.", _NODE),
     "bench": Entry("penstock.cli.operate.bench", "Measure inserts, updates, scans, lookups and changes.", _NODE),
     "doctor": Entry(
