@@ -6,6 +6,7 @@ from typing import Any
 
 import duckdb
 import polars
+import pyarrow as pa
 import pytest
 
 import penstock
@@ -16,9 +17,9 @@ SCHEMA = "id BIGINT, name STRING, PRIMARY KEY (id)"
 def test_table_and_info_show_their_columns(connection: penstock.Connection) -> None:
     table = connection.create_table("shop.sums", "city STRING, amount DECIMAL(18,2) SUM, PRIMARY KEY (city)")
 
-    html = table._repr_html_()
+    html = table.info._repr_html_()
 
-    assert html == table.info._repr_html_()
+    assert table._repr_html_().startswith(html)
     assert "<td>city</td><td>STRING</td><td>key</td>" in html
     assert "<td>amount</td><td>DECIMAL(18, 2)</td><td>sum</td>" in html
 
@@ -105,3 +106,36 @@ def test_polars_from_arrow_is_refused_by_name(connection: penstock.Connection) -
     with pytest.raises(penstock.errors.UnsupportedError, match="to_polars"):
         polars.from_arrow(table.scan())
     assert polars.DataFrame(table.scan()).shape == table.scan().to_polars().shape == (1, 2)
+
+
+def test_table_shows_some_of_its_rows(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.t", SCHEMA)
+    table.upsert({"id": range(20), "name": ["<b>" + "x" * 200] * 20})
+
+    html = table._repr_html_()
+
+    assert html.count("&lt;b&gt;xxx") == 5
+    assert "x" * 100 not in html
+
+
+def test_dropped_table_shows_its_columns_and_says_why_there_are_no_rows(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.t", SCHEMA)
+    connection.drop_table("shop.t")
+
+    html = table._repr_html_()
+
+    assert "<td>name</td>" in html
+    assert "dropped" in html or "no such table" in html
+
+
+def test_table_is_taken_as_it_is_by_what_reads_arrow(connection: penstock.Connection) -> None:
+    table = connection.create_table("shop.t", SCHEMA)
+    table.upsert({"id": [1, 2], "name": ["a", "b"]})
+
+    held = table  # noqa: F841 - DuckDB finds it by its name; `table` is a word of its own
+    found: Any = duckdb.sql("SELECT count(*), max(name) FROM held")
+
+    assert found.fetchall() == [(2, "b")]
+    assert pa.table(table).num_rows == polars.DataFrame(table).height == 2
+    with pytest.raises(penstock.errors.UnsupportedError, match="to_polars"):
+        polars.from_arrow(table)

@@ -77,6 +77,3 @@ class TableDefinition:
         key = f", primary key ({', '.join(self._info.primary_key)})" if self._info.keyed else ", log table"
         buckets = "1 bucket" if self._info.buckets == 1 else f"{self._info.buckets} buckets"
         return f"<Table {self.path}{key}, {len(self._info.schema.columns)} columns, {buckets}>"
-
-    def _repr_html_(self) -> str:
-        return self._info._repr_html_()

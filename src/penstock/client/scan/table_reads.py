@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,8 +18,12 @@ from penstock.client.link.link import Link
 from penstock.client.scan.builder import ScanBuilder
 from penstock.client.scan.request import ScanSource
 from penstock.client.scan.scan import Scan
-from penstock.errors import InvalidError
+from penstock.errors import InvalidError, PenstockError
 from penstock.model.table.table import TableInfo
+from penstock.model.words.html_table import html_table
+
+ROWS_SHOWN: Final = 5
+CHARACTERS_SHOWN: Final = 80
 
 
 class TableReads:
@@ -95,6 +100,21 @@ class TableReads:
         with self.new_scan().limit(n).execute() as scan:
             return scan.to_arrow()
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Hand the present rows to any library that takes Arrow streams, each time it asks; `scan()` keeps one cut."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        return self._info._repr_html_() + self._preview()
+
+    def _preview(self) -> str:
+        try:
+            rows = self.head(ROWS_SHOWN)
+        except PenstockError as error:
+            return html_table(f"no rows to show: {error}", (), ())
+        shown = [[None if value is None else _short(value) for value in row.values()] for row in rows.to_pylist()]
+        return html_table("some rows", rows.schema.names, shown)
+
     def cut(self, as_of: AsOfLike | None = None) -> Cut:
         """Return the present cut: one offset for each bucket, all of one moment; or that of a moment of the past.
 
@@ -110,3 +130,8 @@ class TableReads:
         pin = CutPin.take(self._link, self._info.table_id, as_of=past.offsets, timestamp_ms=past.timestamp_ms)
         pin.release()
         return Cut(pin.offsets, database=self._link.database, table_id=self._info.table_id, births=pin.births)
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= CHARACTERS_SHOWN else f"{text[: CHARACTERS_SHOWN - 1]}…"
