@@ -14,7 +14,7 @@ from penstock.index.memory import MemoryKeyIndex
 from penstock.log.segment import read_segment
 from penstock.model.place.bucket import BucketId
 from penstock.tablet.settings import FsyncMode
-from penstock.testing.fault_gate import SimulatedCrash
+from penstock.testing.fault_plan import SimulatedCrash
 
 
 def live(life: GroupedLife) -> None:

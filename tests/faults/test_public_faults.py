@@ -13,7 +13,7 @@ from tests.kit.faulty_node import FaultyNode, faulty_node, without_patience
 import penstock
 from penstock import errors
 from penstock.engine.settings import Settings
-from penstock.testing.fault_gate import Operation
+from penstock.testing.fault_plan import Operation
 
 ROWS = 400
 

@@ -20,7 +20,7 @@ from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
-from penstock.testing.fault_gate import Operation, SimulatedCrash
+from penstock.testing.fault_plan import Operation, SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk
 
 SHARDS = 8

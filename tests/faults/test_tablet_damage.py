@@ -25,7 +25,7 @@ from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.recovery import open_tablet
 from penstock.tablet.steps.sealing import seal
-from penstock.testing.fault_gate import Operation
+from penstock.testing.fault_plan import Operation
 from penstock.testing.faulty_disk import FaultyDisk
 
 KINDS = ("segment", "data", "ends", "manifest")

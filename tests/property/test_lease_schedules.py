@@ -30,7 +30,7 @@ from penstock.model.table.spec import make_spec
 from penstock.model.table.table import TableInfo
 from penstock.runtime.tasks import TaskGroup
 from penstock.tablet.snapshots.stored_snapshot import StoredSnapshot
-from penstock.testing.fault_gate import SimulatedCrash
+from penstock.testing.fault_plan import SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock
 

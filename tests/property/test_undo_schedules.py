@@ -18,7 +18,7 @@ from tests.kit.owner_rig import MetadataCrashError, OwnerRig
 from penstock.errors import BucketFailedError, ConflictError, FencedError, InvalidError, LockedError
 from penstock.model.node.owner_token import OwnerToken
 from penstock.model.node.principal import LOCAL
-from penstock.testing.fault_gate import SimulatedCrash
+from penstock.testing.fault_plan import SimulatedCrash
 
 SCHEDULES = 1_000
 PER_TEST = 50

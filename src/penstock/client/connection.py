@@ -268,7 +268,7 @@ class Connection:
         return self._link.retry.run(self._link.node.scan.list)
 
     def kill_scanner(self, scanner_id: str) -> None:
-        """End somebody's scan session; who reads through a `Scan` goes on in another.
+        """End a scan session; a reader through a `Scan` goes on in another.
 
         Raises:
             UnknownOrExpiredScannerError: there is no such session.
@@ -292,14 +292,14 @@ class Connection:
         Raises:
             InvalidError: what is asked for is not understood.
             LimitError: the duration is above `kv.lease.max-duration`.
-            PermissionDeniedError: somebody else has a lease of that id.
+            PermissionDeniedError: another principal has a lease of that id.
             TableNotFoundError: a table was dropped.
             UnsupportedError: a log table has no snapshots.
         """
         return acquire(self._link, lease_id, what, duration=duration, auto_renew=auto_renew)
 
     def list_leases(self) -> list[Lease]:
-        """Return all leases, whoever has them."""
+        """Return the leases of all principals."""
         return [Lease(self._link, info) for info in self._link.retry.run(self._link.node.leases.list)]
 
     def lease(self, lease_id: str) -> Lease:

@@ -1,4 +1,4 @@
-"""`/metrics` for Prometheus and `/health` for whoever watches, over HTTP."""
+"""`/metrics` for Prometheus and `/health` for monitors, over HTTP."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ REQUEST_MS_MAX: Final = 5_000
 class HttpServer(ThreadingHTTPServer):
     """Answers in daemon threads, few at a time.
 
-    Slow clients keep nobody out: a connection is cut when its time is over, and when all places are taken the
-    one that has had its place for longest makes room for the next. A request takes a millisecond, so whoever
+    Slow clients keep no other out: a connection is cut when its time is over, and when all places are taken the
+    one that has had its place for longest makes room for the next. A request takes a millisecond, so a client that
     asks at once is answered.
     """
 
@@ -68,7 +68,7 @@ class HttpServer(ThreadingHTTPServer):
         return f"{self.authentication.scheme}://{host}:{self.server_port}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own; whoever has been answered for longest gives up its place if there is none."""
+        """Answer in a thread of its own; without a free place the one answered for longest gives up its own."""
         # A descriptor of our own: behind TLS the connection's socket is another object.
         guard = request.dup()
         with self._lock:

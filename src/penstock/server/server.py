@@ -292,7 +292,7 @@ def _bracketed(host: str) -> str:
 
 
 def _check_free(host: str, port: int) -> None:
-    # gRPC shares a port with whoever else asks for it; two servers would then take turns.
+    # gRPC shares a port with any other process that asks for it; two servers would then take turns.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

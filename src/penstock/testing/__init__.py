@@ -4,7 +4,7 @@ The disk loses what was not synced, and only that. The tests' own kit is not her
 server, runtime and errors.
 """
 
-from penstock.testing.fault_gate import Operation, SimulatedCrash
+from penstock.testing.fault_plan import Operation, SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock
 from penstock.testing.server import ServerProcess, server

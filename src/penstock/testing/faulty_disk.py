@@ -12,13 +12,13 @@ import sys
 from random import Random
 
 from penstock.runtime.disk import Space
-from penstock.testing.fault_gate import FaultGate, Operation, os_error, whole
+from penstock.testing.fault_plan import FaultPlan, Operation, os_error, whole
 from penstock.testing.faulty_file import FaultyAppendFile, FaultyReadFile
 from penstock.testing.volatile_file import VolatileFile
 from penstock.testing.volatile_names import VolatileNames, is_under, parent_of
 
 
-class FaultyDisk(FaultGate):
+class FaultyDisk(FaultPlan):
     """A disk under the test's hand; `after_kill` and `after_power_loss` give the one that the next process finds.
 
     With `capacity_bytes` an append writes what fits and then fails with ENOSPC. Thread-safe.

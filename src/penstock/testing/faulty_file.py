@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from penstock.testing.fault_gate import FaultGate, Operation, os_error, whole
+from penstock.testing.fault_plan import FaultPlan, Operation, os_error, whole
 from penstock.testing.volatile_file import VolatileFile
 
 
@@ -13,7 +13,7 @@ class FaultyAppendFile:
     """A file open for appending; its operations carry the path it was opened with."""
 
     def __init__(
-        self, gate: FaultGate, path: str, file: VolatileFile, size: int, free_bytes: Callable[[], int]
+        self, gate: FaultPlan, path: str, file: VolatileFile, size: int, free_bytes: Callable[[], int]
     ) -> None:
         self._gate = gate
         self._path = path
@@ -92,7 +92,7 @@ class FaultyAppendFile:
 class FaultyReadFile:
     """A file open for positioned reads. Thread-safe."""
 
-    def __init__(self, gate: FaultGate, path: str, file: VolatileFile) -> None:
+    def __init__(self, gate: FaultPlan, path: str, file: VolatileFile) -> None:
         self._gate = gate
         self._path = path
         self._file = file

@@ -1,7 +1,7 @@
 """A file's bytes, as the process sees them and as the platter has them.
 
 - Bytes are durable as of the last good sync; the rest is *dirty*, from `_clean` on.
-- A failed sync writes some of the dirty pages, nobody knows which, and marks all of them clean: no later sync
+- A failed sync writes some of the dirty pages, it is unknown which, and marks all of them clean: no later sync
   writes them again, though the process still reads them. Those ranges are *lost*.
 - A power loss keeps every durable byte. What was dirty or lost is, sector by sector, as before, as written, or zero.
 """

@@ -48,7 +48,7 @@ FOREIGN: Final[tuple[tuple[type[BaseException], type[PenstockError], str], ...]]
 """What an exception of Flight means to the caller; the first that fits counts."""
 
 HANGS_UP: Final = ("socket closed", "connection reset by peer")
-"""How the cause ends if whoever was connected to went away without a word."""
+"""How the cause ends if the server that was connected to went away without a word."""
 
 _UNREACHED: Final = ("failed to connect to all addresses", "errors resolving")
 _TELLING: Final[tuple[tuple[str, type[PenstockError], str], ...]] = (

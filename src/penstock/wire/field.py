@@ -98,7 +98,7 @@ def _write_number(value: Any, _: list[pa.RecordBatch]) -> int:
 
 
 def _write_text(value: Any, _: list[pa.RecordBatch]) -> str:
-    # What is no text is not made one: a database called None helps nobody.
+    # What is no text is not made one: a database called None would be a surprise.
     if not isinstance(value, str):
         raise InvalidError("a text was expected", found=type(value).__name__)
     return str(value)

@@ -31,7 +31,7 @@ CALL_STREAM: Final = b"penstock.calls"
 """The descriptor of a stream that carries frames; after a slash the id of the database that is meant may follow."""
 
 FRAME_BYTES_MAX: Final = 1 << 30
-"""No frame that travels at once is larger, whoever sends it; servers set a lower limit for requests."""
+"""No frame that travels at once is larger, from a client or a server; servers set a lower limit for requests."""
 
 HEADER_BYTES_MAX: Final = 16 << 20
 HEADER_VALUES_MAX: Final = 1_000_000
@@ -62,7 +62,7 @@ _KINDS: Final = tuple(FrameKind)
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A decoded frame: its header, and its bodies as bytes nobody has looked at yet."""
+    """A decoded frame: its header, and its bodies as bytes that are not yet read."""
 
     kind: FrameKind
     header: dict[str, Any]

@@ -5,7 +5,7 @@ one stream is of one schema: that of the first reply sent so. Whatever does not 
 
 A reply as data is a message per batch. The last one's metadata is the reply's header frame, which
 counts the batches (`data`); that of the others is a mark that tells whether the scan goes on after
-this page, so that whoever will want the next one need not wait for the rest of this. Blanks fill the
+this page, so that a reader that wants the next one need not wait for the rest of this. Blanks fill the
 metadata up, so that the columns of a large batch lie at words once the transport has put it down.
 """
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from penstock.testing.fault_gate import Operation, SimulatedCrash
+from penstock.testing.fault_plan import Operation, SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk
 
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from penstock.runtime.disk import write_atomically
-from penstock.testing.fault_gate import SimulatedCrash
+from penstock.testing.fault_plan import SimulatedCrash
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.faulty_file import FaultyAppendFile
 

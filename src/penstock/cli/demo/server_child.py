@@ -47,7 +47,7 @@ class ServerChild:
             if "url" not in facts:
                 raise UnavailableError("the demo's server did not start; its log says why", log=str(self._log))
         except BaseException:
-            # Nobody else would end it: who starts it in a `with` has not entered it yet.
+            # No other process would end it: the caller that starts it in a `with` has not entered it yet.
             self.kill()
             raise
         self.url = facts["url"]

@@ -93,7 +93,7 @@ def _read_array(
 
 
 def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield lines as they are there: whoever pipes a few does not wait for a block to fill."""
+    """Yield lines as they are there: a program that pipes a few does not wait for a block to fill."""
     # Pieces of one line, joined once: an array may be a single line, as large as the file.
     rest: list[bytes] = []
     while chunk := cast(io.BufferedReader, stream).read1(BLOCK_BYTES):

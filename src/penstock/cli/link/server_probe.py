@@ -1,4 +1,4 @@
-"""What answers at a server's address, found out in a moment: whoever types a command wants the real cause at once.
+"""What answers at a server's address, found out in a moment: a person at a terminal wants the real cause at once.
 
 A program waits for a server that restarts, and tries again whatever the cause; so the probe is the command
 line's own. It shakes hands as a client does (TLS, then the opening of HTTP/2) and sends nothing else. What it

@@ -1,4 +1,4 @@
-"""How far a copy is, on the terminal of whoever waits for it."""
+"""Progress of a copy on the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be taken back is asked for; where nobody can answer, it has to be said."""
+"""Confirmation of what cannot be taken back: a question on a terminal, a flag where none can answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control characters on a terminal: shown, not sent, for a stored value must not command whoever looks at it."""
+"""Control characters on a terminal: shown, not sent, for a stored value must not command the terminal of its reader."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     UNAVAILABLE = 5
 
 
-# USAGE where another command line would do; FAILED where the data, the table or somebody else is in the way.
+# USAGE where another command line would do; FAILED where the data, the table or another program is in the way.
 EXIT_CODES: Final[dict[type[PenstockError], ExitCode]] = {
     errors.PenstockError: ExitCode.FAILED,
     errors.InvalidError: ExitCode.USAGE,

@@ -38,7 +38,7 @@ def find_hint(error: PenstockError) -> str | None:
     if isinstance(error, PermissionDeniedError):
         return _MAKES_TOKENS if error.reached and "token" in error.message else None
     if isinstance(error, UnavailableError):
-        # A server that nobody reaches was told about already; what it answers itself may be of its machine.
+        # A server that is not reached was told about already; what it answers itself may be of its machine.
         return "`penstock doctor` on its machine looks for what is wrong" if "url" not in error.facts else None
     hint = next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)
     return None if hint is not None and hint.split("`")[1].split(" TABLE")[0] in error.message else hint

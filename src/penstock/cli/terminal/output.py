@@ -162,7 +162,7 @@ def write_batches(output: OutputFormat | None, schema: pa.Schema, batches: Itera
         for batch in batches:
             sink.write(batch)
             rows += batch.num_rows
-            # Whoever reads a pipe sees rows when they are there, not when a buffer is full.
+            # The reader of a pipe sees rows when they are there, not when a buffer is full.
             sys.stdout.flush()
     except BaseException:
         # Rows that were read are shown; another format stays without its end, so that no one takes it for whole.

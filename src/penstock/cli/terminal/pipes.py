@@ -29,7 +29,7 @@ def closed_output_is_no_failure() -> Iterator[None]:
 
 
 def _flush_the_rest() -> None:
-    """Write what is still to be written; here, not when Python ends, which would complain if nobody reads it."""
+    """Write what is still to be written; here, not when Python ends, which would complain if no process reads it."""
     try:
         # There is none in a process that was started with it closed.
         if sys.stdout is not None:

@@ -1,4 +1,4 @@
-"""How far a long read is, on the terminal of whoever waits for a file to be written."""
+"""Progress of a long read on the terminal, while its rows go into a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.cli.terminal.words import is_watched
 def watch_rows(batches: Iterable[pa.RecordBatch], total: Callable[[], int | None]) -> Iterator[pa.RecordBatch]:
     """Return the batches as they come, with a bar on stderr if that is a terminal and stdout is none.
 
-    `total` says how many rows there will be, None if nobody knows; it is asked only for a bar.
+    `total` says how many rows there will be, None if that is unknown; it is asked only for a bar.
     """
     if sys.stdout.isatty() or not is_watched():
         yield from batches

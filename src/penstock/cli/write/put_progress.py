@@ -1,4 +1,4 @@
-"""How far a `put` is, on the terminal of whoever waits for it."""
+"""Progress of a `put` on the terminal."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class TableAlterations:
         )
 
     def rename_column(self, old: str, new: str) -> Self:
-        """Give a column another name, for whoever reads from now on; handles that are open write it by the old one.
+        """Give a column another name, for readers from now on; handles that are open write it by the old one.
 
         Raises:
             AlreadyExistsError: there is a column of that name.

@@ -17,7 +17,7 @@ from penstock.client.cut.as_of import is_moment_text, moment_ms
 from penstock.client.cut.cut import Cut, CutLike, resolve_cut
 from penstock.client.cut.stream_position import StreamPosition
 from penstock.client.link.link import Link
-from penstock.client.link.place import check_place
+from penstock.client.link.origin_check import check_position
 from penstock.errors import InvalidError, OffsetOutOfRangeError
 from penstock.model.node.calls import Offsets
 from penstock.model.node.log_state import LogState, dropped_unread
@@ -103,7 +103,7 @@ def resolve_ends(
     Raises:
         InvalidError: `end` is not offsets of this table's buckets, or leaves some of a partition out.
         PartitionNotFoundError: it names a partition that is not there (any more), and was not read before.
-        OffsetOutOfRangeError: it is not yet written, and nobody waits for it.
+        OffsetOutOfRangeError: it is not yet written, and the stream does not follow.
     """
     known = state.offsets
     if end is None:
@@ -140,7 +140,7 @@ def _moment(start: StartLike) -> StartLike:
     """Return a start that is the text of a moment as that moment, any other as it is.
 
     Raises:
-        InvalidError: the text names no zone: of text alone nobody can tell which is meant.
+        InvalidError: the text names no zone: text alone does not say which is meant.
     """
     if not is_moment_text(start):
         return start
@@ -172,7 +172,7 @@ def decode_position(link: Link, info: TableInfo, text: str) -> StreamPosition:
     """
     position = StreamPosition.decode(text)
     offsets = position.bucket_offsets(info.path)
-    check_place(
+    check_position(
         link,
         info,
         "position",

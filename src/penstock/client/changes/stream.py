@@ -119,7 +119,8 @@ class ChangeStream(ArrowRows, Iterator[pa.RecordBatch]):
         return iter(self)
 
     def __iter__(self) -> ChangeStream:
-        # Whoever is at it when the stream is closed sees its end; who begins later would take it for an empty one.
+        # A reader that iterates while the stream is closed sees its end; one that begins later would take the stream
+        # for an empty one.
         if self._closing.is_set():
             raise ClosedError("the stream is closed; open another at its position", table=self._info.path)
         return self
@@ -146,7 +147,7 @@ class ChangeStream(ArrowRows, Iterator[pa.RecordBatch]):
         return self._next_change()
 
     def close(self) -> None:
-        """End the stream: whoever iterates sees its end; idempotent."""
+        """End the stream: a thread that iterates sees its end; idempotent."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -214,7 +215,7 @@ class ChangeStream(ArrowRows, Iterator[pa.RecordBatch]):
                 if not self._refill(give_up):
                     break
             except UnavailableError:
-                # Closed while it waited for a server that is away: whoever iterates sees the end.
+                # Closed while it waited for a server that is away: the thread that iterates sees the end.
                 if not self._closing.is_set():
                     raise
         raise StopIteration

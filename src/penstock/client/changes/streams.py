@@ -186,7 +186,7 @@ def _log_state(link: Link, info: TableInfo, lease_id: str | None) -> LogState:
     """Return the logs of a table, or what a lease holds of them.
 
     Raises:
-        NotLeaderError: nobody leads one of the buckets, and that did not change soon.
+        NotLeaderError: no node leads one of the buckets, and that did not change soon.
         PenstockError: as the node answered.
     """
     if lease_id is not None:

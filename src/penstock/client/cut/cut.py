@@ -8,7 +8,7 @@ from typing import Any
 from penstock.client.cut.stream_position import StreamPosition
 from penstock.client.link.buckets import OffsetsByBucket, resolve_offsets
 from penstock.client.link.link import Link
-from penstock.client.link.place import check_place
+from penstock.client.link.origin_check import check_position
 from penstock.errors import InvalidError
 from penstock.model.place.bucket import TableBucket
 from penstock.model.place.cut_text import CUT_FIELDS, CutText, write_cut
@@ -113,7 +113,7 @@ def resolve_cut(link: Link, info: TableInfo, cut: CutLike, what: str = "cut") ->
         named, database, table_id = read.of(info.path), read.database, read.table_id
     else:
         return resolve_offsets(info, cut)  # type: ignore[arg-type]
-    check_place(link, info, what, database=database, table_id=table_id, offsets=named)
+    check_position(link, info, what, database=database, table_id=table_id, offsets=named)
     return resolve_offsets(info, named)
 
 

@@ -87,7 +87,7 @@ class Owner:
         Raises:
             InvalidError: the epoch is no number, or negative.
             ConflictError: a later epoch is committed; the message says what to do.
-            FencedError: somebody else has the owner now.
+            FencedError: another holder has the owner now.
         """
         _check_epoch(epoch)
         begun = self._link.retry.run(lambda: self._link.node.owners.begin(self._session, epoch))
@@ -103,7 +103,7 @@ class Owner:
         Raises:
             InvalidError: the epoch is no number, or negative, or an attempt is no uuid.
             ConflictError: the epoch is not open, or something of it is missing; the message names it.
-            FencedError: somebody else has the owner now.
+            FencedError: another holder has the owner now.
         """
         _check_epoch(epoch)
         named = None if attempts is None else _named(attempts)
@@ -119,7 +119,7 @@ class Owner:
         From then on the handle writes nothing (ConflictError) until it begins an epoch or leaves them.
 
         Raises:
-            FencedError: somebody else has the owner now.
+            FencedError: another holder has the owner now.
         """
         return self._close_epoch(lambda node: node.owners.undo(self._session))
 
@@ -127,7 +127,7 @@ class Owner:
         """Return to writes outside epochs, each committed at once; what is not committed is undone first.
 
         Raises:
-            FencedError: somebody else has the owner now.
+            FencedError: another holder has the owner now.
         """
         return self._close_epoch(lambda node: node.owners.leave(self._session))
 
@@ -143,10 +143,10 @@ class Owner:
             return self._token.to_bytes()
 
     def renew(self) -> None:
-        """Renew now; an expired owner may renew if nobody took its columns.
+        """Renew now; an expired owner may renew if no other took its columns.
 
         Raises:
-            FencedError: somebody else has the owner, or its columns, now.
+            FencedError: another holder has the owner, or its columns, now.
         """
         self._link.retry.run(lambda: self._link.node.owners.renew(self._session))
 

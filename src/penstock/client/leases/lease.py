@@ -47,7 +47,7 @@ class Lease(LeaseHandle):
 
     @property
     def owner(self) -> str:
-        """Return whose lease it is."""
+        """Return the principal that has the lease."""
         return self._info.owner
 
     @property
@@ -117,7 +117,7 @@ class Lease(LeaseHandle):
         Raises:
             LeaseNotFoundError: it has expired, or is unknown; acquire it again.
             LimitError: the duration is above `kv.lease.max-duration`.
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
         """
         duration_ms = None if duration is None else parse_duration_ms(duration)
         time = self._link.retry.run(lambda: self._link.node.leases.renew(self.id, duration_ms))
@@ -128,7 +128,7 @@ class Lease(LeaseHandle):
 
         Raises:
             LeaseNotFoundError: it has expired, or is unknown.
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
             InvalidError: not buckets.
         """
         named = _bucket_list(buckets)
@@ -139,7 +139,7 @@ class Lease(LeaseHandle):
 
         Raises:
             LeaseNotFoundError: it has expired, or is unknown.
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
         """
         self._end_renewal()
         self._link.once(lambda node: node.leases.drop(self.id))
@@ -161,7 +161,7 @@ class Lease(LeaseHandle):
             except LeaseNotFoundError:
                 _log.warning("lease had ended before its block did lease_id=%s", self.id)
             except PenstockError as refused:
-                # The reader has what he wanted; what cannot be given back now expires by itself.
+                # The reader has what it wanted; what cannot be given back now expires by itself.
                 _log.warning("lease was not given back and will expire lease_id=%s reason=%s", self.id, refused)
 
     def _end_renewal(self) -> None:
@@ -191,7 +191,7 @@ def acquire(
     Raises:
         InvalidError: what is asked for is not understood.
         LimitError: the duration is above `kv.lease.max-duration`.
-        PermissionDeniedError: somebody else has a lease of that id.
+        PermissionDeniedError: another principal has a lease of that id.
         TableNotFoundError: a table was dropped.
         UnsupportedError: a log table has no snapshots.
     """

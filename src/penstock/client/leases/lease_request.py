@@ -9,7 +9,7 @@ from typing import Any
 from penstock.client.cut.cut import Cut, is_cut_json
 from penstock.client.hold.latest_snapshots import LatestSnapshots
 from penstock.client.link.link import Link
-from penstock.client.link.place import check_database
+from penstock.client.link.origin_check import check_database
 from penstock.errors import InvalidError
 from penstock.model.node.lease import AcquireLease, CutOffsets, Snapshot, check_lease_id
 from penstock.model.place.bucket import TableBucket

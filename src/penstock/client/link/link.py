@@ -87,12 +87,12 @@ class Link:
                 ) from error
 
     def meter(self, what: str, table: str) -> Meter | None:
-        """Return what measures a reading or writing of a table, None if nobody wants to know."""
+        """Return what measures a reading or writing of a table, None if no caller asked for it."""
         return None if self._on_progress is None else Meter(self._on_progress, what, table, monotonic=self.monotonic)
 
     @property
     def reading_retry(self) -> Retry:
-        """Return how somebody tries again who is in the middle of reading: longer, for a server comes back."""
+        """Return how a reader tries again in the middle of reading: longer, for a server comes back."""
         return self.retry.reading() if self.distant else self.retry
 
     @property
@@ -133,7 +133,7 @@ class Link:
 
 
 def _is_unanswered(error: UnavailableError) -> bool:
-    """Tell whether it is the connection that failed on the way, so that nobody knows what the server did."""
+    """Tell whether it is the connection that failed on the way, so that it is unknown what the server did."""
     return error.reached and (isinstance(error, TimedOutError) or "cause" in error.facts)
 
 

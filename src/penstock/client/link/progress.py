@@ -72,7 +72,7 @@ class ProgressLine:
 
 
 def read_progress(progress: ProgressLike) -> OnProgress | None:
-    """Return what is to be told of progress, None for nobody.
+    """Return what is to be told of progress, None if no caller wants to know.
 
     Raises:
         InvalidError: it is neither a flag nor a function.

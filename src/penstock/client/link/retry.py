@@ -16,16 +16,16 @@ from penstock.errors import BucketFailedError, DiskFullError, InvalidError, Pens
 T = TypeVar("T")
 TOLD_WITHIN_SECONDS: Final = 2.0
 ATTEMPT_SECONDS: Final = 1.0
-"""What an attempt to connect to somebody who does not answer takes."""
+"""What an attempt to connect to a server that does not answer takes."""
 
 _log = logging.getLogger(__name__)
 
-# Retriable by kind, but only after somebody has acted: waiting inside a call would hide the cause.
+# Retriable by kind, but only after an operator has acted: waiting inside a call would hide the cause.
 NEEDS_HANDS = (DiskFullError, BucketFailedError)
 
 
 def worth_retrying(error: PenstockError) -> bool:
-    """Tell whether the same call may succeed in a moment, without anybody's help.
+    """Tell whether the same call may succeed in a moment, without an operator's help.
 
     A server that is not reached may be about to start, whatever was met in its place.
     """
@@ -36,7 +36,7 @@ def worth_retrying(error: PenstockError) -> bool:
 class Retry:
     """How long to go on trying after the first failure, and how long to pause in between.
 
-    The time counts from the first failure: an attempt that nobody answers may take longer than all of it. Who waits
+    The time counts from the first failure: an attempt without an answer may take longer than all of it. Who waits
     is told so within two seconds, and again every `tell_every` seconds. Who is in the middle of reading waits
     `reading_times` as long: with what it has so far it can do nothing but begin anew.
 
@@ -78,7 +78,7 @@ class Retry:
                 if not when(error) or now + seconds > give_up:
                     raise
                 if now + seconds + ATTEMPT_SECONDS > tell_at:
-                    # Whoever waits in front of a screen should know for what, before the next attempt has failed.
+                    # A person in front of a screen should know what is waited for, before the next attempt has failed.
                     tell_at = now + seconds + ATTEMPT_SECONDS + self.tell_every
                     still = f"still trying again, for {give_up - now:.0f} s more"
                     _log.warning(
@@ -89,9 +89,9 @@ class Retry:
             pause_ms = min(2 * pause_ms, self.pause_ms_max)
 
     def reading(self) -> Retry:
-        """Return the same for somebody who is in the middle of reading."""
+        """Return the same for a reader in the middle of reading."""
         return replace(self, deadline_ms=self.reading_times * self.deadline_ms)
 
     def until(self, stopped: threading.Event) -> Retry:
-        """Return the same with pauses that end when somebody is told to stop."""
+        """Return the same with pauses that end when its thread is told to stop."""
         return replace(self, pause=stopped.wait)

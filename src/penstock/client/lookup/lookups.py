@@ -171,7 +171,7 @@ def _check_consistency(consistency: str | None) -> None:
 
 
 def _table(found: LookupResult) -> pa.Table:
-    # In the metadata, so that the columns are those that were asked for and nobody pays for rows of it.
+    # In the metadata, so that the columns are those that were asked for and no caller pays for rows of it.
     offsets = {bucket_key(bucket): str(offset) for bucket, offset in found.offsets.items()}
     rows = pa.Table.from_batches([found.batch])
     return rows.replace_schema_metadata({OFFSETS: json.dumps(offsets)})

@@ -1,11 +1,11 @@
 """Small lookups of many threads, sent together.
 
 What a lookup of one key costs over the wire is the call, not the key. So one call is under way at a
-time; whoever comes meanwhile waits for its end, and all who wait then go in one call. One of them
+time; threads that come meanwhile wait for its end, and all that wait then go in one call. One of them
 leads: it asks for the keys of all, and hands out the rows. A thread that is alone never waits.
 
-- A call that ends lets those who wait go, or frees its place: nobody waits while a place is free.
-- A thread that gives up, or whose shared call fails, leaves nobody behind: whoever was not answered
+- A call that ends lets the waiting threads go, or frees its place: no thread waits while a place is free.
+- A thread that gives up, or whose shared call fails, leaves no other behind: a thread that was not answered
   asks for itself. Only an error that would come again, the server being away, is told to all.
 """
 
@@ -29,12 +29,12 @@ Ask = Callable[[LookupCall], LookupResult]
 
 
 @dataclass(eq=False, slots=True)
-class _Turn:
-    """One thread's lookup. `others` is set for whoever leads, once it may go; the rest get an answer or an error."""
+class _WaitingLookup:
+    """The lookup of one thread. The leader is given the `others` once it may go; these get an answer or an error."""
 
     call: LookupCall
     ready: threading.Event = field(default_factory=threading.Event)
-    others: list[_Turn] | None = None
+    others: list[_WaitingLookup] | None = None
     answer: LookupResult | None = None
     failure: PenstockError | None = None
 
@@ -46,7 +46,7 @@ class SharedLookups:
         self._ask = ask
         self._lock = threading.Lock()
         self._under_way = 0
-        self._waiting: list[_Turn] = []
+        self._waiting: list[_WaitingLookup] = []
 
     @property
     def waiting(self) -> int:
@@ -62,7 +62,7 @@ class SharedLookups:
         if call.keys.num_rows > KEYS_EACH_MAX:
             return self._ask(call)
         with self._lock:
-            turn = None if self._under_way < CALLS_MAX else _Turn(call)
+            turn = None if self._under_way < CALLS_MAX else _WaitingLookup(call)
             if turn is None:
                 self._under_way += 1
             else:
@@ -75,7 +75,7 @@ class SharedLookups:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Let those who wait for the same columns go together; if nobody waits, the place is free."""
+        """Let the threads that wait for the same columns go together; if none waits, the place is free."""
         with self._lock:
             if not self._waiting:
                 self._under_way -= 1
@@ -86,7 +86,7 @@ class SharedLookups:
             leader.others = others
         leader.ready.set()
 
-    def _wait(self, turn: _Turn) -> LookupResult:
+    def _wait(self, turn: _WaitingLookup) -> LookupResult:
         try:
             turn.ready.wait()
             if turn.others is not None:
@@ -97,7 +97,7 @@ class SharedLookups:
         finally:
             self._leave(turn)
 
-    def _lead(self, turn: _Turn, others: list[_Turn]) -> LookupResult:
+    def _lead(self, turn: _WaitingLookup, others: list[_WaitingLookup]) -> LookupResult:
         if not others:
             return self._ask(turn.call)
         keys = pa.concat_batches([turn.call.keys, *(other.call.keys for other in others)])
@@ -105,7 +105,7 @@ class SharedLookups:
             found = self._ask(replace(turn.call, keys=keys))
         except PenstockError as error:
             if not error.retriable:
-                # Somebody's keys may be at fault: everybody asks for their own.
+                # The keys of one thread may be at fault: each asks for its own.
                 return self._ask(turn.call)
             for other in others:
                 other.failure = error
@@ -118,7 +118,7 @@ class SharedLookups:
             start += count
         return replace(found, batch=found.batch.slice(0, turn.call.keys.num_rows))
 
-    def _leave(self, turn: _Turn) -> None:
+    def _leave(self, turn: _WaitingLookup) -> None:
         with self._lock:
             if turn in self._waiting:
                 # Interrupted before it was its turn.

@@ -22,7 +22,7 @@ class SingleKey:
         self._kinds = None if None in kinds else kinds
 
     def batch(self, values: Sequence[Any]) -> pa.RecordBatch | None:
-        """Return the key; None if it is for somebody to look at who knows every type, or to refuse."""
+        """Return the key; None if it needs the code that knows every type, or that refuses it."""
         if self._kinds is None or [type(value) for value in values] != self._kinds:
             return None
         try:

@@ -35,7 +35,7 @@ class _Exchange(Generic[T]):
                     except StopIteration:
                         break
                     self._offer(item)
-        except BaseException as failure:  # noqa: BLE001 - it is raised again by whoever iterates
+        except BaseException as failure:  # noqa: BLE001 - it is raised again in the thread that iterates
             self.failure = failure
         finally:
             with self.changed:

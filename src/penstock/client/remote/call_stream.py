@@ -7,8 +7,8 @@ A stream answers in order, so a call has one to itself. Its states:
 | idle | `IdleStreams` | `CallStreams.lend`: lent. Unused for long, too many of them, connection closed: ended |
 | lent | the call that borrowed it | a request is sent: asking. `give_back`: idle |
 | asking | the same call; `Deadlines` may cancel it | the last answer owed has come: lent. It fails, runs out of time, is given back, or its call ends by an error: broken |
-| broken | nobody | it is cancelled, and the idle streams of its connection with it: what broke one has mostly broken all |
-| ended | nobody | the server was told how many calls and rows there were, and that was all |
+| broken | no call | it is cancelled, and the idle streams of its connection with it: what broke one has mostly broken all |
+| ended | no call | the server was told how many calls and rows there were, and that was all |
 
 A broken stream is never used again: which call its next answer belongs to cannot be told.
 
@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.client.link.deadlines import Deadlines
-from penstock.client.remote.answer import Answer
+from penstock.client.remote.raw_reply import RawReply
 from penstock.errors import ClosedError, InvalidError, TimedOutError
 from penstock.wire.body import check_schema
 from penstock.wire.call import REPLY_LIMITS
@@ -82,7 +82,9 @@ class CallStream:
         """Tell whether it owes an answer, was cancelled just after the last one, or its call ended by an error."""
         return self._owed > 0 or self._spoilt
 
-    def ask(self, request: pa.Buffer, *, timeout_ms: int, rows: int = 0, following: pa.Buffer | None = None) -> Answer:
+    def ask(
+        self, request: pa.Buffer, *, timeout_ms: int, rows: int = 0, following: pa.Buffer | None = None
+    ) -> RawReply:
         """Send a request that writes so many rows, unless it was sent as the one to follow; return its answer.
 
         `following` is sent as soon as the answer shows that it goes on.
@@ -94,7 +96,7 @@ class CallStream:
             PermissionDeniedError: the server does not let this caller in.
         """
 
-        def act() -> Answer:
+        def act() -> RawReply:
             if not self._owed:
                 self._send(request)
             return self._receive(rows, following)
@@ -109,7 +111,7 @@ class CallStream:
         """
         self._timed(timeout_ms, lambda: self._send(request))
 
-    def receive(self, *, timeout_ms: int, rows: int = 0) -> Answer:
+    def receive(self, *, timeout_ms: int, rows: int = 0) -> RawReply:
         """Return the answer to the oldest request that has none, which writes so many rows.
 
         Raises:
@@ -147,7 +149,7 @@ class CallStream:
             self._reader.cancel()
 
     def break_off(self) -> None:
-        """Cancel a stream that nobody uses, without a word to the server."""
+        """Cancel a stream that no call uses, without a word to the server."""
         self.cancel()
         self._close()
 
@@ -179,14 +181,14 @@ class CallStream:
             # The stream is broken: reading from it tells why; the writer does not know.
             return
 
-    def _receive(self, rows: int, following: pa.Buffer | None) -> Answer:
+    def _receive(self, rows: int, following: pa.Buffer | None) -> RawReply:
         answer = self._read(following)
         self._owed -= 1
         self._calls += 1
         self._rows += rows if is_reply(answer.frame) else 0
         return answer
 
-    def _read(self, following: pa.Buffer | None) -> Answer:
+    def _read(self, following: pa.Buffer | None) -> RawReply:
         batches: list[pa.RecordBatch] = []
         while len(batches) <= BODIES_MAX:
             chunk = self._reader.read_chunk()
@@ -196,7 +198,7 @@ class CallStream:
                 if batches and not self._knows_schema:
                     check_schema(batches[0].schema, REPLY_LIMITS)
                     self._knows_schema = True
-                return Answer(chunk.app_metadata, batches)
+                return RawReply(chunk.app_metadata, batches)
             if chunk.data is None:
                 raise StopIteration
             if following is not None and goes_on(chunk.app_metadata):

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.client.link.deadlines import Deadlines
-from penstock.client.remote.answer import Answer
 from penstock.client.remote.call_stream import CallStream
 from penstock.client.remote.idle_streams import IdleStreams
+from penstock.client.remote.raw_reply import RawReply
 from penstock.errors import ClosedError
 
 
@@ -60,7 +60,7 @@ class CallStreams:
 
     def ask_each(
         self, requests: Iterator[pa.Buffer], *, timeout_ms: int, affinity: Hashable
-    ) -> Generator[Answer, None, None]:
+    ) -> Generator[RawReply, None, None]:
         """Yield the answers to requests over one stream, each sent as soon as the answer before shows that it goes on.
 
         To be closed after the last answer that is wanted.

@@ -99,12 +99,12 @@ class RemoteCalls:
         return known
 
     def ask(
-        self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, subject: Hashable = None, **arguments: Any
+        self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, affinity: Hashable = None, **arguments: Any
     ) -> R:
         """Send a request and return what the answer says.
 
-        `rows` is how many it writes, `wait_ms` how long the server may wait, `subject` what its answer is about:
-        answers about the same travel on the same streams.
+        `rows` is how many it writes, `wait_ms` how long the server may wait, `affinity` what the rows
+        of its answer have in common: answers of the same affinity travel on the same streams.
         """
         self._check_process()
         if asked is not DATABASE_ID and not self._any_database:
@@ -113,7 +113,7 @@ class RemoteCalls:
         request = asked.draft_request(call_id, arguments, request_id=current_request_id())
         try:
             answer = self._requests.ask(
-                call_id, request, rows=rows, timeout_ms=self._timeout_ms + wait_ms, affinity=subject
+                call_id, request, rows=rows, timeout_ms=self._timeout_ms + wait_ms, affinity=affinity
             )
         except (UnavailableError, UnsupportedError, PermissionDeniedError) as error:
             if "cause" not in error.facts:
@@ -122,7 +122,7 @@ class RemoteCalls:
         return asked.decode_reply(call_id, answer.frame, answer.batches)
 
     def ask_each(
-        self, asked: Call[R], arguments: Iterable[Mapping[str, Any]], *, subject: Hashable = None
+        self, asked: Call[R], arguments: Iterable[Mapping[str, Any]], *, affinity: Hashable = None
     ) -> Generator[R, None, None]:
         """Yield the answers to requests of one kind; the next is sent while an answer still arrives."""
         ids: deque[int] = deque()
@@ -132,7 +132,7 @@ class RemoteCalls:
                 ids.append(next(self._ids))
                 yield asked.encode_request(ids[-1], named)
 
-        with closing(self._streams.ask_each(requests(), timeout_ms=self._timeout_ms, affinity=subject)) as answers:
+        with closing(self._streams.ask_each(requests(), timeout_ms=self._timeout_ms, affinity=affinity)) as answers:
             for answer in answers:
                 yield asked.decode_reply(ids.popleft(), answer.frame, answer.batches)
 

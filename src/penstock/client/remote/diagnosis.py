@@ -30,7 +30,7 @@ def _why_hung_up(address: tuple[str, int], secure: bool) -> str | None:
 
 def _speaks_tls(address: tuple[str, int]) -> bool:
     context = ssl.create_default_context()
-    # Nothing is sent and nothing believed: whether somebody shakes hands is all that is asked.
+    # Nothing is sent and nothing believed: whether a server shakes hands is all that is asked.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])

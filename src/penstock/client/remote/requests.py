@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
-from penstock.client.remote.answer import Answer
 from penstock.client.remote.call_streams import CallStreams
+from penstock.client.remote.raw_reply import RawReply
 from penstock.errors import LimitError, PenstockError
 from penstock.wire.fault import read_fault
 from penstock.wire.frame import Draft, FrameKind, decode_frame, is_reply
@@ -27,7 +27,7 @@ class Requests:
         self._streams = streams
         self._bytes_max = PIECE_BYTES_MAX
 
-    def ask(self, call_id: int, request: Draft, *, rows: int, timeout_ms: int, affinity: Hashable = None) -> Answer:
+    def ask(self, call_id: int, request: Draft, *, rows: int, timeout_ms: int, affinity: Hashable = None) -> RawReply:
         """Return the answer to a request that writes so many rows.
 
         Raises:
@@ -52,7 +52,7 @@ class Requests:
         """Tell whether a request needs no pieces, as far as is known."""
         return request.size <= self._bytes_max
 
-    def _learn(self, answer: Answer, bytes_max: int) -> bool:
+    def _learn(self, answer: RawReply, bytes_max: int) -> bool:
         """Note how much the server takes at once, if it refuses a request for that; tell whether it is less."""
         most = _told(answer)
         # Several threads may learn at once, and a server may have been started anew: the latest counts.
@@ -62,7 +62,7 @@ class Requests:
         return True
 
 
-def _told(answer: Answer) -> int | None:
+def _told(answer: RawReply) -> int | None:
     try:
         frame = decode_frame(answer.frame)
         refusal = read_fault(frame.header.get("error")) if frame.kind is FrameKind.ERROR else None

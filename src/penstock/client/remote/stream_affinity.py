@@ -1,4 +1,4 @@
-"""What the open scanners of a connection are about: their pages travel best on streams that serve the same."""
+"""The stream affinity of open scanners: their pages travel best on streams that serve rows of the same schema."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from penstock.model.node.calls import OpenScan, Page
 SCANNERS_MAX: Final = 4_096
 
 
-class ScannerSubjects:
-    """The subject of each scanner that was opened here and has more. Thread-safe; forgets those opened long ago."""
+class StreamAffinity:
+    """The affinity of each scanner that was opened here and has more. Thread-safe; forgets those opened long ago."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,17 +23,17 @@ class ScannerSubjects:
         return len(self._of)
 
     def get(self, scanner_id: str) -> Hashable:
-        """Return the subject of a scanner; None if it is not known."""
+        """Return the affinity of a scanner; None if it is not known."""
         return self._of.get(scanner_id)
 
-    def note(self, page: Page, subject: Hashable) -> None:
+    def note(self, page: Page, affinity: Hashable) -> None:
         """Remember what a scanner's page was about, if there is more to come."""
         scanner_id = page.scanner_id
         if scanner_id is None or not page.has_more:
             self.forget(scanner_id)
             return
         with self._lock:
-            self._of[scanner_id] = subject
+            self._of[scanner_id] = affinity
             if len(self._of) > SCANNERS_MAX:
                 del self._of[next(iter(self._of))]
 
@@ -44,6 +44,6 @@ class ScannerSubjects:
                 self._of.pop(scanner_id, None)
 
 
-def rows_of(call: OpenScan) -> Hashable:
+def rows_affinity(call: OpenScan) -> Hashable:
     """Return what a scan is about: its rows have one schema for all scans of the same."""
     return call.table_id, call.schema_id, call.columns, call.offsets

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from penstock.client.cut.cut import Cut
 from penstock.client.link.link import Link
-from penstock.client.link.place import check_database
+from penstock.client.link.origin_check import check_database
 from penstock.client.scan.arrow_rows import ArrowRows
 from penstock.client.scan.plan import PLANS, ScanPlan
 from penstock.client.scan.request import ScanRequest, ScanSource

@@ -37,7 +37,7 @@ def is_kept(data: object) -> bool:
 class WriteRequests:
     """Makes write calls against the schema that the handle knew when it was opened.
 
-    The calls have no writer identity yet: who sends one gives it his.
+    The calls have no writer identity yet: the sender gives it one.
     """
 
     def __init__(self, info: TableInfo) -> None:

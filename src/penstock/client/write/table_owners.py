@@ -92,7 +92,7 @@ class TableOwners:
             return fitting
 
     def end_attempt(self, *, owner: OwnerLike, attempt: AttemptId, rows: int | Mapping[TableBucket, int]) -> AttemptEnd:
-        """End an attempt that wrote so many rows; the first to end wins, and the answer says who did.
+        """End an attempt that wrote so many rows; the first to end wins, and the answer names the attempt that did.
 
         Raises:
             FencedError: a newer attempt, or a newer holder, has taken over.

@@ -299,7 +299,7 @@ class Writer:
                     self._send(self._numbered(call))
                 for call in self._send_ahead(self._numbered(last)):
                     self._send(call)
-        except BaseException as failure:  # noqa: BLE001 - it is raised again by whoever waits for this thread
+        except BaseException as failure:  # noqa: BLE001 - it is raised again in the thread that waits for this one
             with self._changed:
                 self._failure = failure
                 self._changed.notify_all()

@@ -340,7 +340,7 @@ class Catalog:
     def _check_room(self, creator: str) -> None:
         ids, creators = self._records.ids, self._records.creators
         share = Share(creator, self._tables_max)
-        if not share.fits(sum(creators.get(table_id) == share.who for table_id in ids.values())):
+        if not share.fits(sum(creators.get(table_id) == share.principal for table_id in ids.values())):
             raise share.refusal(LimitError, "the tables (tables.max)", "drop some")
         if len(ids) >= self._tables_max:
             raise LimitError("there are tables.max tables; drop some, or raise the setting", max=self._tables_max)

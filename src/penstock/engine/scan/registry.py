@@ -281,5 +281,5 @@ class ScannerRegistry:
 def _check_principal(session: ScanSession, who: str) -> None:
     if session.principal != who:
         raise PermissionDeniedError(
-            "the scanner belongs to somebody else; open your own", scanner_id=session.scanner_id, principal=who
+            "the scanner belongs to another principal; open your own", scanner_id=session.scanner_id, principal=who
         )

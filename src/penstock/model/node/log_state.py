@@ -1,8 +1,8 @@
 """Where the logs of a table begin and end: of the partitions that are there, and of those dropped of late.
 
-Who stands somewhere in a log needs both: whether a dropped partition was read to its end cannot be told
+A reader with a position in a log needs both: whether a dropped partition was read to its end cannot be told
 from what is left. Partition ids are given in order and never twice, so `births`, the next one to be given,
-also tells which partitions somebody cannot have seen.
+also tells which partitions a reader cannot have seen.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.model.place.bucket import TableBucket, life_start
 class GonePartition:
     """A dropped partition: where the logs of its buckets began and ended.
 
-    `bases` is from where on each bucket can still be read, as long as somebody reads it (None: nobody does).
+    `bases` is from where on each bucket can still be read, as long as a reader is there (None: there is none).
     """
 
     partition_id: int
@@ -47,7 +47,7 @@ class GonePartition:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """The logs of a table at one moment: `away` are buckets that nobody leads just now."""
+    """The logs of a table at one moment: `away` are buckets that no node leads just now."""
 
     offsets: Mapping[TableBucket, Offsets]
     births: int
@@ -102,7 +102,7 @@ class LogState:
                     yield bucket, at, gone
 
     def awaited(self, path: str, stands: Mapping[TableBucket, int], births: int, before: int | None) -> int:
-        """Return the id from which on a reader who stands there awaits partitions; he has not heard of `births` yet.
+        """Return the id from which on a reader at that position awaits partitions; it has not heard of `births` yet.
 
         One that waits for the end of an earlier life of its name is not protected by where the reader stands, and may
         be dropped before its turn. While it is not dropped its id is not known here, but it is not below `before`,

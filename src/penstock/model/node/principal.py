@@ -1,6 +1,6 @@
-"""Principals: on whose behalf a call is made.
+"""Principals: a call is made on behalf of one.
 
-The service edge finds out who calls and asks the node for its facets as that principal sees them. Below, the
+The service edge authenticates the caller and asks the node for its facets as that principal sees them. Below, the
 principal is an argument; there is no ambient one. Embedded calls are made by the principal `local`.
 """
 
@@ -12,10 +12,10 @@ from typing import Final, Self
 LOCAL: Final = "local"
 """The principal of a call that crossed no edge."""
 ANONYMOUS: Final = "anonymous"
-"""The principal of callers that nobody asked who they are."""
+"""The principal of callers on a server without authentication."""
 
 UNNAMED: Final = frozenset({LOCAL, ANONYMOUS})
-"""Principals that nobody proved to be. No token and no certificate gives these names: `local` may do anything."""
+"""Principals without a proof of identity. No token and no certificate gives these names: `local` may do anything."""
 
 
 class ActsForPrincipal:
@@ -31,9 +31,9 @@ class ActsForPrincipal:
         return other
 
 
-def may_change(who: str, owner: str) -> bool:
-    """Tell whether what an owner acquired is also for `who` to change.
+def may_change(principal: str, owner: str) -> bool:
+    """Tell whether a principal may change what another acquired, its owner.
 
-    What was acquired by nobody in particular is anybody's, and who has the files may do anything with them.
+    What was acquired without authentication is for all to change, and a caller that has the files may do anything.
     """
-    return owner in UNNAMED or who in {owner, LOCAL}
+    return owner in UNNAMED or principal in {owner, LOCAL}

@@ -1,7 +1,7 @@
 """Shares: how much of a limit one caller may hold, so that no one of them takes it all.
 
-Whoever the edge asked for a name holds at most three quarters of each limit; the last quarter is left to
-others. Callers that nobody asked who they are cannot be told apart: together they may have everything.
+A caller with a name, which a token or certificate gives, holds at most three quarters of each limit; the last
+quarter is left to others. Callers without authentication cannot be told apart: together they may have everything.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ E = TypeVar("E", bound=PenstockError)
 class Share:
     """The share of one caller in a limit."""
 
-    who: str
+    principal: str
     most: int
 
     @property
     def size(self) -> int:
         """Return how much the caller may hold."""
-        return self.most if self.who in UNNAMED else self.most * 3 // 4
+        return self.most if self.principal in UNNAMED else self.most * 3 // 4
 
     def fits(self, held: int, more: int = 1) -> bool:
-        """Tell whether a caller who holds so much may have more of it.
+        """Tell whether a caller that holds so much may have more of it.
 
-        Who holds nothing may always: a single thing may be larger than a share. The limit itself is checked apart.
+        A caller that holds nothing may: a single thing may be larger than a share. The limit itself is checked apart.
         """
-        return not held or self.who in UNNAMED or held + more <= self.size
+        return not held or self.principal in UNNAMED or held + more <= self.size
 
     def refusal(self, kind: type[E], what: str, remedy: str) -> E:
         """Return the error that says that the share is used up, and what to do."""
         return kind(
-            f"{self.who} has its share of {what}, and the rest is kept for other callers; {remedy}",
-            principal=self.who,
+            f"{self.principal} has its share of {what}, and the rest is kept for other callers; {remedy}",
+            principal=self.principal,
             share=self.size,
             most=self.most,
         )

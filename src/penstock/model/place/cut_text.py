@@ -80,7 +80,7 @@ def _bucket(name: object) -> tuple[str | None, int]:
 
 
 def _offset(value: object) -> int:
-    # Parsed and written again by somebody else, a text may have become a number.
+    # Parsed and written again by another program, a text may have become a number.
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 19:
         value = int(value)
     if type(value) is not int or not 0 <= value <= OFFSET_MAX:

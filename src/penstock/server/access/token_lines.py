@@ -1,4 +1,4 @@
-"""The lines of a token file, to be edited: whoever reads it meanwhile sees it as before, or as after.
+"""The lines of a token file, to be edited: a reader meanwhile sees it as before, or as after.
 
 A line that is no token (a comment, an empty one) stays where it is, and so does what stands after a hash.
 """

@@ -1,6 +1,6 @@
 """Which connections are cut because nothing whole comes through them.
 
-gRPC collects a message before anybody of ours sees it: whoever begins one and never ends it, or sends it to a
+gRPC collects a message before any code of ours sees it: a client that begins one and never ends it, or sends it to a
 method that is not offered, makes the server hold it, without a token and without a time limit. What the
 kernel counts as received on a connection, beside the calls that came out of it, tells such connections apart.
 """

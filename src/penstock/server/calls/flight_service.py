@@ -3,7 +3,7 @@
 A client opens an exchange whose descriptor is `CALL_STREAM`, sends a frame per message and gets a
 frame per message, in order; it may send ahead. It ends the stream with a frame that counts its calls
 and rows; a stream that stops without one is torn, and what was not acknowledged on it may not have
-happened. A `do_get` is a whole scan in one stream, for whoever speaks Flight only.
+happened. A `do_get` is a whole scan in one stream, for clients that speak Flight only.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Handler:
         return reply
 
     def end(self, stream: Stream) -> None:
-        """Let go of the sessions that were opened on a stream which broke, and that nobody called again."""
+        """Let go of the sessions that were opened on a stream which broke, and that were not called again."""
         if self._on_gone is not None and not stream.ended:
             for scanner_id in stream.opened:
                 self._on_gone(scanner_id)

@@ -155,7 +155,7 @@ def _asked(spark: SparkSession, url: str | None, table: str, given: Mapping[str,
     """Return the options as Spark takes them, after finding out that the server can answer them.
 
     Spark would find out too, and say it at the end of a trace of its own. Through Connect only Spark can:
-    whoever runs the program need not reach the server that Spark reaches.
+    the machine of the program need not reach the server that Spark reaches.
     """
     options = check_use(Options({"url": url, "table": table} | dict(given)), *uses)
     ensure_registered(spark)

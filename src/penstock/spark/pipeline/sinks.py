@@ -98,7 +98,7 @@ def _release_at_end(query: StreamingQuery, sink: StreamSink) -> None:
     """
 
     def wait() -> None:
-        # Why it failed is for whoever holds the query; Spark itself may be gone.
+        # Why it failed is for the holder of the query; Spark itself may be gone.
         with suppress(PySparkException, Py4JError, OSError):
             query.awaitTermination()
         sink.release()

@@ -49,7 +49,7 @@ def write(
         check_worker_python(df.sparkSession)
         write_batch(df, checked, overwrite=overwrite)
         return
-    # Through Connect: whoever runs the program need not reach the server that Spark reaches.
+    # Through Connect: the machine of the program need not reach the server that Spark reaches.
     ensure_registered(df.sparkSession)
     if checked.is_set("order_by") or checked.get("operation") == Operation.APPLY:
         plan = plan_write(checked, planning_link(checked), df.schema)

@@ -1,6 +1,6 @@
 """The cut at which a task reads: one for all tasks of an execution, whatever the plan was made for.
 
-Spark plans a relation once and runs the plan for as long as somebody holds it: a temp view, a cached
+Spark plans a relation once and runs the plan for as long as it is held: a temp view, a cached
 DataFrame, the static side of a stream. A cut in the plan would be yesterday's. So a task asks the server
 for the cut under the name of its execution, and the first task to ask fixes it.
 """

@@ -60,7 +60,7 @@ class SnapshotReader(DataSourceReader):
         """Yield the rows of one snapshot.
 
         Raises:
-            LeaseNotFoundError: nobody used the plan for an hour.
+            LeaseNotFoundError: the plan was not used for an hour.
         """
         assert isinstance(partition, SnapshotSplit), "a plan is of these splits"
         request = self._request
@@ -104,7 +104,7 @@ def _from_server(link: Link, request: ReadRequest, split: SnapshotSplit) -> Iter
 
 
 def _from_files(request: ReadRequest, split: SnapshotSplit, storage: str) -> Iterator[pa.RecordBatch]:
-    # Here, not above: only who reads files needs what reads them.
+    # Here, not above: only a task that reads files needs what reads them.
     from penstock.tablet.snapshots.stored_snapshot import StoredSnapshot  # noqa: PLC0415
 
     with StoredSnapshot(storage, split.snapshot.path) as stored:

@@ -24,14 +24,14 @@ from penstock.spark.session.options import Options
 _log = logging.getLogger("penstock.spark")
 
 PLAN_RETRY_MS: Final = 30_000
-"""How long planning a batch read or write waits for the server: somebody is watching."""
+"""How long planning a batch read or write waits for the server: a person is watching."""
 
 SAY_EVERY_SECONDS: Final = 10.0
 _NEW_WAIT_SECONDS: Final = 5.0
 _links: dict[tuple[object, ...], Link] = {}
 
 
-class Waiting:
+class ServerWait:
     """Sleeps between tries, and says every ten seconds that it does."""
 
     def __init__(
@@ -84,8 +84,8 @@ def _link(options: Options, retry_ms: int) -> Link:
     key = (os.getpid(), url, token, tuple(sorted((tls or {}).items())), retry_ms, options.database)
     link = _links.get(key)
     if link is None or link.closed:
-        retry = Retry(deadline_ms=retry_ms, pause=Waiting(url), tell_every=math.inf, reading_times=1)
-        # A session outlives servers: who plans asks whichever there is, and a plan is for the one that answered.
+        retry = Retry(deadline_ms=retry_ms, pause=ServerWait(url), tell_every=math.inf, reading_times=1)
+        # A session outlives servers: a planner asks whichever there is, and a plan is for the one that answered.
         anyone = options.database is None
         node = RemoteNode(url, token=token, tls=tls, database=options.database, any_database=anyone)
         link = Link(node, url, retry, distant=True)

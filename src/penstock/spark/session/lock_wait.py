@@ -1,4 +1,4 @@
-"""Which queries of this process wait for columns that another owner holds, and for whom."""
+"""Which queries of this process wait for columns that another owner holds, and for which owner."""
 
 from __future__ import annotations
 

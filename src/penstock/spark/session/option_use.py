@@ -1,4 +1,4 @@
-"""Which options a function takes: one that does nothing there is refused, as one that nobody knows is.
+"""Which options a function takes: one that does nothing there is refused, as an unknown one is.
 
 Only where people call a function. Options of a view come to all that is done with it, reads and writes alike.
 """

@@ -1,6 +1,6 @@
-"""The one table of options: both spellings, the default, what each means, and who reads it.
+"""The one table of options: both spellings, the default, what each means, and what reads it.
 
-Options come as text through Spark, in any case. A name that nobody knows is refused: a misspelt
+Options come as text through Spark, in any case. An unknown name is refused: a misspelt
 option that is silently ignored is a wrong result.
 """
 

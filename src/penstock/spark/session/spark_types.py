@@ -74,7 +74,7 @@ def arrow_field(field: spark.StructField) -> pa.Field:
     """
     try:
         if _has_variant(field.dataType):
-            raise PySparkTypeError("a variant's batches are structs that nobody else reads")
+            raise PySparkTypeError("a variant's batches are structs that no other program reads")
         return arrow_schema(spark.StructType([field])).field(0)
     except PySparkTypeError as error:
         raise InvalidError(

@@ -43,7 +43,7 @@ def ensure_registered(spark: SparkSession) -> None:
 def with_format(spark: SparkSession, use: Callable[[], T]) -> T:
     """Return what a use of the format gives; where Spark does not know the format, register it and use it again.
 
-    Spark looks for such packages once. If that fails, by a broken package of anybody's or a worker that was killed,
+    Spark looks for such packages once. If that fails, by any broken package or a worker that was killed,
     it knows none of them from then on.
     """
     try:

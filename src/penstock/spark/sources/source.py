@@ -1,4 +1,4 @@
-"""The data source `penstock`: what Spark asks for, and who answers.
+"""The data source `penstock`: what Spark asks for, and the class that answers.
 
 Filters and columns come as options or by `.schema(...)`, never through Spark's `pushFilters`: there one
 mutable state serves every scan of a relation, and a second query would read under the filter of the first.
@@ -53,7 +53,7 @@ class PenstockDataSource(DataSource):
         return spark_schema(offered(info, source, self._checked.names("columns")))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return who plans and reads a batch."""
+        """Return the planner and reader of a batch."""
         # Here, not above: every use of the source pays for its imports, in a fresh process each time.
         from penstock.spark.reading.batch_reader import BatchReader  # noqa: PLC0415
         from penstock.spark.reading.change_reader import ChangeReader  # noqa: PLC0415
@@ -65,7 +65,7 @@ class PenstockDataSource(DataSource):
         return SnapshotReader(request) if request.source is ScanSource.SNAPSHOT else BatchReader(request)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return who plans and reads micro-batches."""
+        """Return the planner and reader of micro-batches."""
         from penstock.spark.streaming.stream_reader import RefusedStream, StreamReader  # noqa: PLC0415
 
         try:
@@ -74,13 +74,13 @@ class PenstockDataSource(DataSource):
             return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return who writes a batch."""
+        """Return the writer of a batch."""
         from penstock.spark.writing.batch_writer import BatchWriter  # noqa: PLC0415
 
         return BatchWriter(self._checked, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """Return who writes micro-batches."""
+        """Return the writer of micro-batches."""
         from penstock.spark.writing.stream_writer import StreamWriter  # noqa: PLC0415
 
         return StreamWriter(self._checked, schema, overwrite)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from penstock.client.link.link import Link
-from penstock.client.link.place import check_database
+from penstock.client.link.origin_check import check_database
 from penstock.errors import ConflictError, InvalidError
 from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo

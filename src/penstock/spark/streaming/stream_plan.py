@@ -151,7 +151,7 @@ class StreamPlan:
             ranges = {bucket: (at, min(end, target.get(bucket, 0))) for bucket, (at, end) in ranges.items()}
         shares = share_out({bucket: end - at for bucket, (at, end) in ranges.items() if at < end}, rows)
         reached = {bucket: at + shares.get(bucket, 0) for bucket, (at, _) in ranges.items()}
-        # Where nobody leads the bucket just now, the query stays until somebody does.
+        # Where no node leads the bucket just now, the query stays until one does.
         kept = {bucket: at for bucket, at in stands.items() if bucket in state.away}
         # An empty new bucket is no reason for a micro-batch; with the others it is named, for `births` counts it.
         named = {bucket: at for bucket, at in reached.items() if at > bucket.first_offset(at) or bucket in stands}

@@ -72,7 +72,7 @@ def written_in(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
 
 
 def refuse_order(options: Options) -> None:
-    """Refuse an order that nobody would keep: here rows are written by the tasks that have them.
+    """Refuse an order that would not be kept: here rows are written by the tasks that have them.
 
     Raises:
         InvalidError: the message says what to call instead.

@@ -168,7 +168,7 @@ def commit(link: Link, plan: WritePlan, epoch: JobEpoch, written: Iterable[Writt
 
 
 def undo(link: Link, session: bytes) -> int:
-    """Take back what is uncommitted, as far as the server answers: whoever begins next does it too.
+    """Take back what is uncommitted, as far as the server answers: the next to begin does it too.
 
     Return how many rows were put back as they had been.
     """

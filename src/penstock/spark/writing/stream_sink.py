@@ -91,7 +91,7 @@ class StreamSink:
     """Writes the micro-batches of one query; picklable until the first. Give every query its own.
 
     A `lasting` sink holds its owner from the first micro-batch until `release`; another only while one runs,
-    for nobody would tell it that its query has ended.
+    for it would not be told that its query has ended.
     """
 
     def __init__(self, options: Options, *, lasting: bool = False) -> None:

@@ -3,7 +3,7 @@
 Spark makes this object twice for each micro-batch: in a process that plans it, pickled from there to
 the tasks; and in another that commits it. Only the first may begin the epoch, for to begin is to undo
 what an earlier try left. So it begins when it is pickled, and the tasks' messages carry the epoch to
-whoever commits.
+the process that commits.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def _grow(options: Options, link: Link, info: TableInfo, strangers: list[StructF
             column=strangers[0].name,
             table=info.path,
         )
-    # All types first: a table that grew by some columns of a job that is refused is nobody's wish.
+    # All types first: a table that grew by some columns of a job that is refused would be a surprise.
     types = [canonical(arrow_field(field).type, field.name) for field in strangers]
     for field, kind in zip(strangers, types, strict=True):
         # Another job may add it at the same time: then the data is checked against what that one added.

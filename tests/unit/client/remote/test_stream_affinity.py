@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.client.remote import stream_affinity as subjects
-from penstock.client.remote.stream_affinity import ScannerSubjects, rows_of
+from penstock.client.remote.stream_affinity import StreamAffinity, rows_affinity
 from penstock.model.node.calls import OpenScan, Page
 from penstock.model.place.bucket import TableBucket
 
@@ -18,21 +18,21 @@ def page(scanner_id: str | None, *, has_more: bool = True) -> Page:
 
 
 def test_scanner_is_known_until_it_has_no_more_or_is_forgotten() -> None:
-    known = ScannerSubjects()
+    known = StreamAffinity()
     for name in ("a", "b", "c"):
-        known.note(page(name), rows_of(CALL))
-    known.note(page("a", has_more=False), rows_of(CALL))
-    known.note(page(None), rows_of(CALL))
+        known.note(page(name), rows_affinity(CALL))
+    known.note(page("a", has_more=False), rows_affinity(CALL))
+    known.note(page(None), rows_affinity(CALL))
     known.forget("b")
     known.forget("b")
 
-    assert [known.get(name) for name in ("a", "b", "c")] == [None, None, rows_of(CALL)]
+    assert [known.get(name) for name in ("a", "b", "c")] == [None, None, rows_affinity(CALL)]
     assert len(known) == 1
 
 
 def test_scanners_that_were_left_lying_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "SCANNERS_MAX", 10)
-    known = ScannerSubjects()
+    known = StreamAffinity()
     for number in range(100):
         known.note(page(str(number)), number)
 
@@ -41,6 +41,6 @@ def test_scanners_that_were_left_lying_are_forgotten(monkeypatch: pytest.MonkeyP
 
 
 def test_scans_of_the_same_columns_are_about_the_same() -> None:
-    assert rows_of(CALL) == rows_of(OpenScan(7, 1, TableBucket("shop.orders", None, 3), ("id",), limit=5))
-    assert rows_of(CALL) != rows_of(OpenScan(7, 2, CALL.bucket, ("id",)))
-    assert rows_of(CALL) != rows_of(OpenScan(7, 1, CALL.bucket))
+    assert rows_affinity(CALL) == rows_affinity(OpenScan(7, 1, TableBucket("shop.orders", None, 3), ("id",), limit=5))
+    assert rows_affinity(CALL) != rows_affinity(OpenScan(7, 2, CALL.bucket, ("id",)))
+    assert rows_affinity(CALL) != rows_affinity(OpenScan(7, 1, CALL.bucket))

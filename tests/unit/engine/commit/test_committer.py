@@ -17,7 +17,7 @@ from penstock.errors import BucketFailedError, DiskFullError, SequenceError, Una
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
 from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import BucketId
-from penstock.testing.fault_gate import Operation as DiskOperation
+from penstock.testing.fault_plan import Operation as DiskOperation
 
 DDL = "id BIGINT, v BIGINT, PRIMARY KEY (id)"
 WRITER = bytes(15) + b"w"

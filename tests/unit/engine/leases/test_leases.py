@@ -41,7 +41,7 @@ from penstock.model.node.principal import ANONYMOUS, LOCAL
 from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.runtime.tasks import TaskGroup
 from penstock.tablet.settings import FsyncMode
-from penstock.testing.fault_gate import Operation
+from penstock.testing.fault_plan import Operation
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock
 

@@ -22,7 +22,7 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.model.node.calls import Operation
-from penstock.testing.fault_gate import SimulatedCrash
+from penstock.testing.fault_plan import SimulatedCrash
 
 FIRST, SECOND = attempt_id(1), attempt_id(2)
 SUMS = "k BIGINT, a BIGINT SUM, PRIMARY KEY (k)"

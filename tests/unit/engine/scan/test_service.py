@@ -40,7 +40,7 @@ from penstock.model.node.calls import OpenScan, Page
 from penstock.model.node.principal import LOCAL
 from penstock.model.place.bucket import TableBucket
 from penstock.runtime.metrics import Metrics
-from penstock.testing.fault_gate import Operation as DiskOperation
+from penstock.testing.fault_plan import Operation as DiskOperation
 from penstock.testing.manual_clock import ManualClock
 
 ROWS = [{"id": i, "city": None if i % 5 == 0 else f"city-{i}", "amount": i * 0.5} for i in range(100)]

@@ -22,7 +22,7 @@ from penstock.model.table.table import TableInfo
 from penstock.runtime.tasks import TaskGroup
 from penstock.tablet.settings import FsyncMode
 from penstock.tablet.tablet import Tablet
-from penstock.testing.fault_gate import Operation as DiskOperation
+from penstock.testing.fault_plan import Operation as DiskOperation
 from penstock.testing.faulty_disk import FaultyDisk
 from penstock.testing.manual_clock import ManualClock
 

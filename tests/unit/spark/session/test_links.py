@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from penstock.spark.session.links import Waiting, link_for, planning_link
+from penstock.spark.session.links import ServerWait, link_for, planning_link
 from penstock.spark.session.options import Options
 
 
@@ -25,7 +25,7 @@ class Clock:
 
 def test_wait_says_so_every_ten_seconds_and_begins_anew_after_a_success(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    waiting = Waiting("penstock://x:1", monotonic=clock.monotonic, sleep=clock.sleep)
+    waiting = ServerWait("penstock://x:1", monotonic=clock.monotonic, sleep=clock.sleep)
 
     with caplog.at_level(logging.WARNING, "penstock.spark"):
         for _ in range(25):

@@ -14,7 +14,7 @@ from penstock.model.node.calls import Operation
 from penstock.model.node.owner_token import OwnerToken
 from penstock.model.node.principal import LOCAL
 from penstock.model.place.change import BatchKind
-from penstock.testing.fault_gate import SimulatedCrash
+from penstock.testing.fault_plan import SimulatedCrash
 
 DDL = "k BIGINT, a BIGINT, b BIGINT, x BIGINT, PRIMARY KEY (k)"
 

@@ -29,7 +29,7 @@ class RemoteBackup:
     def read(self, backup_id: str, path: str, position: int, length: int) -> bytes:
         """Return a piece of a file: fewer bytes than asked for only at its end."""
         return self._calls.ask(
-            wire.READ_BACKUP, subject="backup", backup_id=backup_id, path=path, position=position, length=length
+            wire.READ_BACKUP, affinity="backup", backup_id=backup_id, path=path, position=position, length=length
         )
 
     def end(self, backup_id: str) -> None:

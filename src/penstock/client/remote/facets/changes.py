@@ -36,5 +36,5 @@ class RemoteChanges:
 
     def pull(self, call: PullChanges) -> list[ChangePage]:
         """Return changes of the buckets that have some; empty when the wait ran out."""
-        subject = ("changes", call.table_id, call.schema_id, call.columns, call.images)
-        return self._calls.ask(wire.PULL, wait_ms=call.wait_ms, subject=subject, call=call)
+        affinity = ("changes", call.table_id, call.schema_id, call.columns, call.images)
+        return self._calls.ask(wire.PULL, wait_ms=call.wait_ms, affinity=affinity, call=call)

@@ -11,7 +11,7 @@ from penstock.model.place.bucket import TableBucket
 from penstock.wire import calls as wire
 
 _LEASES: Final = "leases"
-"""The subject of calls whose answers have a batch of what is leased."""
+"""The affinity of calls whose answers have a batch of what is leased."""
 
 
 class RemoteLeases:
@@ -22,15 +22,15 @@ class RemoteLeases:
 
     def create_snapshot(self, table_id: int) -> list[Snapshot]:
         """Snapshot every bucket of a table at one cut; return the newest of each."""
-        return self._calls.ask(wire.CREATE_SNAPSHOT, subject=_LEASES, table_id=table_id)
+        return self._calls.ask(wire.CREATE_SNAPSHOT, affinity=_LEASES, table_id=table_id)
 
     def list_snapshots(self, table_id: int) -> list[Snapshot]:
         """Return the snapshots of a table, by bucket, oldest first."""
-        return self._calls.ask(wire.LIST_SNAPSHOTS, subject=_LEASES, table_id=table_id)
+        return self._calls.ask(wire.LIST_SNAPSHOTS, affinity=_LEASES, table_id=table_id)
 
     def acquire(self, call: AcquireLease) -> LeaseInfo:
         """Take a lease, or more under one that is held."""
-        return self._calls.ask(wire.ACQUIRE, subject=_LEASES, call=call)
+        return self._calls.ask(wire.ACQUIRE, affinity=_LEASES, call=call)
 
     def renew(self, lease_id: str, duration_ms: int | None = None) -> LeaseTime:
         """Have a lease last that long from now on; None: as long as before."""
@@ -38,7 +38,7 @@ class RemoteLeases:
 
     def release(self, lease_id: str, buckets: Sequence[TableBucket]) -> LeaseInfo:
         """Give some buckets of a lease back."""
-        return self._calls.ask(wire.RELEASE_LEASE, subject=_LEASES, lease_id=lease_id, buckets=list(buckets))
+        return self._calls.ask(wire.RELEASE_LEASE, affinity=_LEASES, lease_id=lease_id, buckets=list(buckets))
 
     def drop(self, lease_id: str) -> None:
         """Give a lease back with everything that it holds."""
@@ -46,11 +46,11 @@ class RemoteLeases:
 
     def list(self) -> list[LeaseInfo]:
         """Return all leases."""
-        return self._calls.ask(wire.LIST_LEASES, subject=_LEASES)
+        return self._calls.ask(wire.LIST_LEASES, affinity=_LEASES)
 
     def get(self, lease_id: str) -> LeaseInfo:
         """Return a lease."""
-        return self._calls.ask(wire.LEASE, subject=_LEASES, lease_id=lease_id)
+        return self._calls.ask(wire.LEASE, affinity=_LEASES, lease_id=lease_id)
 
     def kept_bytes(self, lease_id: str) -> int:
         """Return the size of the files that are kept only for a lease."""

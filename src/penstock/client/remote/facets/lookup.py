@@ -21,13 +21,13 @@ class RemoteLookup:
 
     def rows(self, call: LookupCall) -> LookupResult:
         """Return one row for each key in the order asked, with `_found`."""
-        subject = ("lookup", call.table_id, call.schema_id, call.columns, call.offsets)
-        return self._calls.ask(wire.LOOKUP, subject=subject, call=_plain_keys(call))
+        affinity = ("lookup", call.table_id, call.schema_id, call.columns, call.offsets)
+        return self._calls.ask(wire.LOOKUP, affinity=affinity, call=_plain_keys(call))
 
     def prefix(self, call: LookupCall) -> LookupResult:
         """Return the live rows whose first key columns equal the one row of `keys`."""
         return self._calls.ask(
-            wire.PREFIX_LOOKUP, subject=(call.table_id, call.schema_id, call.columns), call=_plain_keys(call)
+            wire.PREFIX_LOOKUP, affinity=(call.table_id, call.schema_id, call.columns), call=_plain_keys(call)
         )
 
 

@@ -22,7 +22,7 @@ class RemoteOwners:
         self._calls = calls
 
     def acquire(self, call: AcquireOwner) -> OwnerGrant:
-        """Make somebody the owner of columns; an older holder of the same id is fenced."""
+        """Make a job the owner of columns; an older holder of the same id is fenced."""
         return self._calls.ask(wire.ACQUIRE_AN_OWNER, call=call)
 
     def renew(self, owner: bytes) -> int:
@@ -73,5 +73,5 @@ class RemoteOwners:
         return self._calls.ask(wire.STAGE, rows=plain.batch.num_rows, call=plain)
 
     def end_attempt(self, owner: bytes, attempt: bytes, written: int) -> AttemptEnd:
-        """End an attempt that wrote so many rows; the answer says who won."""
+        """End an attempt that wrote so many rows; the answer names the attempt that won."""
         return self._calls.ask(wire.END_ATTEMPT, owner=owner, attempt=attempt, written=written)

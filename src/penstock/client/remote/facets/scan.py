@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 
 from penstock.client.remote.calls import RemoteCalls
-from penstock.client.remote.stream_affinity import ScannerSubjects, rows_of
+from penstock.client.remote.stream_affinity import StreamAffinity, rows_affinity
 from penstock.errors import (
     InvalidError,
 )
@@ -30,7 +30,7 @@ class RemoteScan:
 
     def __init__(self, calls: RemoteCalls) -> None:
         self._calls = calls
-        self._scanners = ScannerSubjects()
+        self._scanners = StreamAffinity()
 
     def open_cut(
         self,
@@ -73,24 +73,24 @@ class RemoteScan:
 
     def open(self, call: OpenScan) -> Page:
         """Open a scan session and return its first page (call 0)."""
-        subject = rows_of(call)
-        page = self._calls.ask(wire.OPEN_SCANNER, subject=subject, call=call)
-        self._scanners.note(page, subject)
+        affinity = rows_affinity(call)
+        page = self._calls.ask(wire.OPEN_SCANNER, affinity=affinity, call=call)
+        self._scanners.note(page, affinity)
         return page
 
     def open_some(self, calls: Sequence[OpenScan]) -> list[Page]:
         """Open scan sessions up to the first with more than a page; return their first pages."""
-        subject = rows_of(calls[0])
-        pages = self._calls.ask(wire.OPEN_SCANNERS, subject=subject, calls=tuple(calls))
+        affinity = rows_affinity(calls[0])
+        pages = self._calls.ask(wire.OPEN_SCANNERS, affinity=affinity, calls=tuple(calls))
         if not 0 < len(pages) <= len(calls):
             raise InvalidError("the server opened other scans than were asked for", asked=len(calls), opened=len(pages))
-        self._scanners.note(pages[-1], subject)
+        self._scanners.note(pages[-1], affinity)
         return pages
 
     def next_page(self, scanner_id: str, call_seq_id: int) -> Page:
         """Return the page of that call number: the next one, or the latest again."""
-        subject = self._scanners.get(scanner_id)
-        page = self._calls.ask(wire.NEXT_PAGE, subject=subject, scanner_id=scanner_id, call_seq_id=call_seq_id)
+        affinity = self._scanners.get(scanner_id)
+        page = self._calls.ask(wire.NEXT_PAGE, affinity=affinity, scanner_id=scanner_id, call_seq_id=call_seq_id)
         if not page.has_more:
             self._scanners.forget(scanner_id)
         return page
@@ -98,8 +98,8 @@ class RemoteScan:
     def pages(self, scanner_id: str, call_seq_id: int) -> Generator[Page, None, None]:
         """Yield the pages from that call number on; the next is asked for while one still arrives."""
         numbers = ({"scanner_id": scanner_id, "call_seq_id": number} for number in itertools.count(call_seq_id))
-        subject = self._scanners.get(scanner_id)
-        with closing(self._calls.ask_each(wire.NEXT_PAGE, numbers, subject=subject)) as pages:
+        affinity = self._scanners.get(scanner_id)
+        with closing(self._calls.ask_each(wire.NEXT_PAGE, numbers, affinity=affinity)) as pages:
             for page in pages:
                 yield page
                 if not page.has_more:
@@ -120,5 +120,5 @@ class RemoteScan:
         return self._calls.ask(wire.LIST_SCANNERS)
 
     def kill(self, scanner_id: str) -> None:
-        """End somebody's scan session."""
+        """End a scan session of any principal."""
         self._calls.ask(wire.KILL_SCANNER, scanner_id=scanner_id)

@@ -1,4 +1,4 @@
-"""Backups of a node: a list of files that stay as they are, read piece by piece by whoever keeps the copy."""
+"""Backups of a node: a list of files that stay as they are, read piece by piece by the client that keeps the copy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class BackupFacet(Protocol):
     """Backups of a node. Thread-safe."""
 
     def begin(self, target: str) -> BackupPlan:
-        """Fix the files of a backup of all tables at this moment; they stay until `end`, or until nobody reads them.
+        """Fix the files of a backup of all tables at this moment; they stay until `end`, or until no client reads them.
 
         `target` is an id of where the copy goes: an earlier backup to the same target is over.
         """

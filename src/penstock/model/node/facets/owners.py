@@ -16,7 +16,7 @@ class OwnersFacet(Protocol):
     """Owners of columns of a node, their epochs and attempts. Thread-safe."""
 
     def acquire(self, call: AcquireOwner) -> OwnerGrant:
-        """Make somebody the owner of columns; an older holder of the same id is fenced."""
+        """Make a job the owner of columns; an older holder of the same id is fenced."""
 
     def renew(self, owner: bytes) -> int:
         """Take a sign of life; return how many milliseconds the owner lasts from now on."""
@@ -56,4 +56,4 @@ class OwnersFacet(Protocol):
         """Make rows durable that appear when their epoch is committed."""
 
     def end_attempt(self, owner: bytes, attempt: bytes, written: int) -> AttemptEnd:
-        """End an attempt that wrote so many rows; the answer says who won."""
+        """End an attempt that wrote so many rows; the answer names the attempt that won."""

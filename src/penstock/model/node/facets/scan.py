@@ -60,7 +60,7 @@ class ScanFacet(Protocol):
         """Return the page of that call number: the next one, or the latest again."""
 
     def pages(self, scanner_id: str, call_seq_id: int) -> Generator[Page, None, None]:
-        """Yield the pages from that call number on, for whoever takes them at once.
+        """Yield the pages from that call number on, for a reader that takes them at once.
 
         A node far away may be asked for a page before the one before it has arrived; should that one be
         lost, it cannot be had again by its number.
@@ -76,4 +76,4 @@ class ScanFacet(Protocol):
         """Return the open scan sessions."""
 
     def kill(self, scanner_id: str) -> None:
-        """End somebody's scan session."""
+        """End a scan session of any principal."""

@@ -1,4 +1,4 @@
-"""The gate that every operation of a `FaultyDisk` passes: it counts them, and lets the planned ones fail.
+"""The fault plan of a `FaultyDisk`: every operation passes it, is counted, and fails if that was planned.
 
 Mutating operations have numbers, from 0; the next one's is `operations`. So a test can run a workload once to count
 them, then once more for each number. Reads are not counted and have faults of their own.
@@ -59,7 +59,7 @@ class _Fault:
     times: int | None
 
 
-class FaultGate:
+class FaultPlan:
     """Faults to come, and whether the process still lives. Thread-safe.
 
     A fault strikes the operations that match. It first lets the part `done` (0 to 1) of the operation happen; one that

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 
-class Answer(NamedTuple):
+class RawReply(NamedTuple):
     """A frame, and the batches that came beside it."""
 
     frame: pa.Buffer

@@ -10,7 +10,7 @@ from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo
 
 
-def check_place(
+def check_position(
     link: Link,
     info: TableInfo,
     what: str,
