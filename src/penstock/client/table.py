@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +15,7 @@ from penstock.client.catalog.table_definition import TableDefinition
 from penstock.client.changes.range import EARLIEST, StartLike, is_position
 from penstock.client.changes.stream import ChangeStream
 from penstock.client.changes.streams import StreamRequest, Timeout, open_changes, open_snapshot_and_follow
+from penstock.client.cut.as_of import AsOfLike
 from penstock.client.cut.cut import CutLike
 from penstock.client.hold.latest_snapshots import LatestSnapshots
 from penstock.client.hold.owner import AttemptId, OwnerLike, attempt_bytes, owner_token
@@ -32,6 +33,9 @@ from penstock.model.node.calls import Images, Offsets, WriteCall, WriteResult
 from penstock.model.node.lease import Snapshot
 from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo
+
+NOT_GIVEN: Final = object()
+"""Stands for a value that was not given, where None is one."""
 
 
 class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
@@ -290,31 +294,42 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
         self,
         keys: object,
         columns: Iterable[str] | None = None,
-        *,
+        as_of: AsOfLike | None = None,
         offsets: bool = False,
         consistency: str | None = None,
     ) -> pa.Table:
         """Return one row for each key in the order asked; `_found` is false and the rest null where absent.
 
-        With `offsets` each row has the column `_offset`: the offset at which it began. `consistency` is "leader", or
-        None, which means the same: the leader answers.
+        With `as_of`, a cut or a moment, the rows are those of then. With `offsets` each row has the column `_offset`:
+        the offset at which it began. `consistency` is "leader", or None, which means the same: the leader answers.
 
         Raises:
-            InvalidError: a column is unknown, or the consistency.
+            InvalidError: a column is unknown, or the consistency, or `as_of` is neither a cut nor a moment.
+            OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
+            PartitionNotFoundError: `as_of` names a partition that is gone, or is a moment before it went.
             SchemaMismatchError: the keys do not fit the table.
             UnsupportedError: the table has no primary key.
         """
-        return self._lookups.lookup(keys, columns, offsets=offsets, consistency=consistency)
+        return self._lookups.lookup(keys, columns, as_of, offsets, consistency)
 
-    def get(self, /, **key: Any) -> dict[str, Any] | None:
-        """Return the row of one key as a dict, None if there is none: `t.get(id=1)`.
+    def get(self, value: Any = NOT_GIVEN, /, **key: Any) -> dict[str, Any] | None:
+        """Return the row of one key as a dict, None if there is none: `t.get(id=1)`, or `t.get(1)` of a lone key.
+
+        `as_of`, a cut or a moment, asks for the row of then, unless a key column has that name.
 
         Raises:
-            InvalidError: not every key column was given, or another one.
+            InvalidError: not every key column was given, or another one, or `as_of` is neither a cut nor a moment.
+            OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
             SchemaMismatchError: a value does not fit.
             UnsupportedError: the table has no primary key.
         """
-        return self._lookups.get(key)
+        names = self._info.primary_key
+        as_of = None if "as_of" in names else key.pop("as_of", None)
+        if value is not NOT_GIVEN:
+            if len(names) != 1 or key:
+                raise InvalidError("a lone key may be given by position; name these columns", primary_key=list(names))
+            key = {names[0]: value}
+        return self._lookups.get(key, as_of)
 
     def prefix_lookup(self, /, **prefix: Any) -> pa.Table:
         """Return the live rows whose first key columns have these values: `t.prefix_lookup(city="Ulm")`.

@@ -135,7 +135,7 @@ class Engine:
             check_open=self._state.check,
         )
         self.changes = ChangesService(self._change_reader, self._table, self._log_state, room.buckets, principal=LOCAL)
-        self.lookup = LookupService(self._table)
+        self.lookup = LookupService(self._table, self._cuts)
         self.tables = TableService(
             self._table, self.maintenance, storage.room, settings, self.owners.check_database, principal=LOCAL
         )

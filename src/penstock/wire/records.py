@@ -194,7 +194,17 @@ TABLE_LOGS: Final = record(
 )
 CHANGE_PAGE: Final = record(ChangePage, bucket=BUCKET, batch=BATCH, start=INT, next_offset=INT, end=INT)
 LOOKUP_CALL: Final = record(
-    LookupCall, "offsets", table_id=INT, schema_id=INT, keys=BATCH, columns=COLUMNS, offsets=BOOL
+    LookupCall,
+    "offsets",
+    "as_of",
+    "cut_id",
+    table_id=INT,
+    schema_id=INT,
+    keys=BATCH,
+    columns=COLUMNS,
+    offsets=BOOL,
+    as_of=maybe(OFFSET_BY_BUCKET),
+    cut_id=maybe(NAME),
 )
 LOOKUP_RESULT: Final = record(LookupResult, "schema_id", batch=BATCH, offsets=OFFSET_BY_BUCKET, schema_id=maybe(INT))
 BUCKET_STATS: Final = record(

@@ -10,6 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.client.catalog.known_table import KnownTable
+from penstock.client.cut.as_of import AsOf, AsOfLike, resolve_as_of
+from penstock.client.cut.cut_pin import CutPin
 from penstock.client.ingest.arrow_source import ArrowSource
 from penstock.client.ingest.ingest import ingest_keys
 from penstock.client.link.link import Link
@@ -17,7 +19,7 @@ from penstock.client.lookup.shared_lookups import SharedLookups
 from penstock.client.lookup.single_key import SingleKey
 from penstock.client.scan.request import project
 from penstock.client.write.requests import is_kept, listed
-from penstock.errors import InvalidError, SchemaMismatchError, UnsupportedError
+from penstock.errors import InvalidError, SchemaMismatchError, UnknownOrExpiredScannerError, UnsupportedError
 from penstock.model.node.calls import LookupCall, LookupResult
 from penstock.model.place.bucket import bucket_key
 from penstock.model.place.system_columns import FOUND
@@ -45,14 +47,16 @@ class Lookups:
         self,
         keys: object,
         columns: Iterable[str] | None = None,
-        *,
+        as_of: AsOfLike | None = None,
         offsets: bool = False,
         consistency: str | None = None,
     ) -> pa.Table:
         """Return one row for each key, in the order asked.
 
         Raises:
-            InvalidError: a column is unknown, or the consistency.
+            InvalidError: a column is unknown, or the consistency, or `as_of` is neither a cut nor a moment.
+            OffsetOutOfRangeError: `as_of` is older than what is kept, or not yet written.
+            PartitionNotFoundError: `as_of` names a partition that is gone, or is a moment before it went.
             SchemaMismatchError: the keys do not fit the table.
             UnsupportedError: the table has no primary key.
         """
@@ -66,11 +70,11 @@ class Lookups:
             single = self._single_key(info).batch(keys) if type(keys) is list and len(keys) == 1 else None
             batch = self._keys(keys, info) if single is None else single
             call = replace(_call(info, batch, project(named, info.schema)), offsets=offsets)
-            return _table(self._lookup(call, info))
+            return _table(self._lookup(call, info, as_of))
 
         return self._known.read(attempt)
 
-    def get(self, key: dict[str, Any]) -> dict[str, Any] | None:
+    def get(self, key: dict[str, Any], as_of: AsOfLike | None = None) -> dict[str, Any] | None:
         """Return the row of one key, None if there is none.
 
         Raises:
@@ -78,7 +82,7 @@ class Lookups:
             UnsupportedError: the table has no primary key, or the row a date or time beyond those of Python.
         """
         self._require_key("get")
-        found = self._known.read(lambda info: self._get(key, info)).batch
+        found = self._known.read(lambda info: self._get(key, info, as_of)).batch
         try:
             row: dict[str, Any] = found.to_pylist()[0]
         except (ValueError, OverflowError) as error:
@@ -99,7 +103,7 @@ class Lookups:
         named = listed(columns)
         return self._known.read(lambda info: self._prefix_lookup(prefix, named, info))
 
-    def _get(self, key: dict[str, Any], info: TableInfo) -> LookupResult:
+    def _get(self, key: dict[str, Any], info: TableInfo, as_of: AsOfLike | None) -> LookupResult:
         names = next((one.primary_key for one in (info, self._known.own) if key.keys() == set(one.primary_key)), None)
         if names is None:
             raise InvalidError(
@@ -108,7 +112,8 @@ class Lookups:
         values = [key[name] for name in names]
         single = self._single_key(info).batch(values)
         given = dict(zip(info.primary_key, values, strict=True))
-        return self._lookup(_call(info, ingest_keys([given], info.schema) if single is None else single, None), info)
+        call = _call(info, ingest_keys([given], info.schema) if single is None else single, None)
+        return self._lookup(call, info, as_of)
 
     def _prefix_lookup(self, prefix: dict[str, Any], columns: Iterable[str] | None, info: TableInfo) -> pa.Table:
         count = len(prefix)
@@ -150,12 +155,28 @@ class Lookups:
             path = self._known.own.path
             raise UnsupportedError(f"{verb} needs a table with a primary key; scan the log", table=path)
 
-    def _lookup(self, call: LookupCall, info: TableInfo) -> LookupResult:
+    def _lookup(self, call: LookupCall, info: TableInfo, as_of: AsOfLike | None) -> LookupResult:
         # First of all: a closed connection, or a fork's, must say so, not wait for threads that are gone.
         self._link.check_usable()
-        found = self._ask(call) if self._shared is None else self._shared.lookup(call)
+        if as_of is not None:
+            found = self._look_back(call, info, resolve_as_of(self._link, info, as_of))
+        else:
+            found = self._ask(call) if self._shared is None else self._shared.lookup(call)
         self._known.check(info, found.schema_id)
         return found
+
+    def _look_back(self, call: LookupCall, info: TableInfo, past: AsOf) -> LookupResult:
+        pin = CutPin.take(self._link, info.table_id, as_of=past.offsets, timestamp_ms=past.timestamp_ms)
+        try:
+            self._known.check(info, pin.schema_id)
+            try:
+                return self._ask(replace(call, as_of=pin.offsets, cut_id=pin.cut_id))
+            except UnknownOrExpiredScannerError:
+                # A server that was started anew knows of no cut.
+                pin.renew()
+                return self._ask(replace(call, as_of=pin.offsets, cut_id=pin.cut_id))
+        finally:
+            pin.release()
 
     def _ask(self, call: LookupCall) -> LookupResult:
         return self._link.retry.run(lambda: self._link.node.lookup.rows(call))

@@ -107,6 +107,7 @@ class Committer:
         self._tablets: Mapping[BucketId, Tablet] = {}
         self._refused = RefusedCalls()
         self._stamp_ms = 0
+        self._time_stands = False
         self._queue = WriteQueue(self._start)
         self._thread: threading.Thread | None = None
 
@@ -192,12 +193,18 @@ class Committer:
 
     def stamp_ms(self) -> int:
         """Return the present moment, as writes have it: never before that of any write; only inside a step."""
-        self._stamp_ms = max(self._stamp_ms, self._clock.wall_ms())
+        if not self._time_stands:
+            self._stamp_ms = max(self._stamp_ms, self._clock.wall_ms())
         return self._stamp_ms
 
     def pass_moment(self, timestamp_ms: int) -> None:
         """Have every write from now on be of a later moment than this one; only inside a step."""
-        self._stamp_ms = max(self._stamp_ms, timestamp_ms + 1)
+        if not self._time_stands:
+            self._stamp_ms = max(self._stamp_ms, timestamp_ms + 1)
+
+    def stop_time(self, timestamp_ms: int) -> None:
+        """Let the present be this moment from now on: of a table that another process writes no later one is known."""
+        self._stamp_ms, self._time_stands = max(self._stamp_ms, timestamp_ms), True
 
     def replace_tablet(self, tablet: Tablet) -> None:
         """Put a reopened bucket in the place of the failed one; only inside a step."""

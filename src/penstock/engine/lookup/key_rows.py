@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.model.schema.schema import Column, Schema
 from penstock.model.table.partition import partition_codes
 
+FindBucket = Callable[[TableBucket], BucketId | None]
 Rows = npt.NDArray[np.int64]
 
 
@@ -70,10 +72,11 @@ class KeyRows:
         arrays = list(self.arrays.values())
         return codec.encode(arrays) if self.complete else codec.encode_prefix(arrays)
 
-    def buckets(self) -> dict[BucketId, Rows | None]:
+    def buckets(self, find: FindBucket | None = None) -> dict[BucketId, Rows | None]:
         """Return for each bucket the rows in it; None stands for all. Rows of partitions that do not exist are in none.
 
-        The arrays must have every partition and bucket key column.
+        The arrays must have every partition and bucket key column. `find` returns the bucket that a name stands for, if
+        it is not the present one.
         """
         info = self.table.info
         codes = np.zeros(self.count, np.int64)
@@ -88,7 +91,7 @@ class KeyRows:
         parts: dict[BucketId, Rows | None] = {}
         for code in found.tolist():
             partition, number = divmod(code, info.buckets)
-            bucket = self._bucket_id(names[partition], number)
+            bucket = (find or self._bucket_id)(TableBucket(info.path, names[partition], number))
             if bucket is not None:
                 parts[bucket] = None if len(found) == 1 else np.flatnonzero(codes == code)
         return parts
@@ -105,12 +108,14 @@ class KeyRows:
         numbers = list(range(info.buckets))
         if all(name in self.arrays for name in info.bucket_key):
             numbers = bucket_of([self.arrays[name] for name in info.bucket_key], info.buckets).tolist()
-        found = [self._bucket_id(partition, number) for partition in partitions for number in numbers]
+        found = [
+            self._bucket_id(TableBucket(info.path, partition, number)) for partition in partitions for number in numbers
+        ]
         return [bucket for bucket in found if bucket is not None]
 
-    def _bucket_id(self, partition: str | None, number: int) -> BucketId | None:
+    def _bucket_id(self, name: TableBucket) -> BucketId | None:
         try:
-            return self.table.bucket_id(TableBucket(self.table.info.path, partition, number))
+            return self.table.bucket_id(name)
         except PartitionNotFoundError:
             return None
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,13 +15,15 @@ import pyarrow as pa
 from penstock.codec.keys.keys import sort_keys
 from penstock.engine.commit.committer import TableView
 from penstock.engine.lookup.index_reads import IndexReads, read_index
-from penstock.engine.lookup.key_rows import KeyRows
+from penstock.engine.lookup.key_rows import FindBucket, KeyRows
+from penstock.engine.lookup.past_rows import past_offsets, scanned_offsets
 from penstock.engine.rows.known_columns import check_there, named
 from penstock.engine.rows.read_errors import reading
 from penstock.engine.table.open_table import OpenTable
+from penstock.engine.table.pins import not_led
 from penstock.errors import InvalidError, PenstockError, SchemaMismatchError
 from penstock.model.node.calls import LookupCall, LookupResult
-from penstock.model.place.bucket import BucketId
+from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.model.place.change import NO_OFFSET
 from penstock.model.place.system_columns import FOUND, OFFSET_COLUMN
 from penstock.model.schema.projection import Projection
@@ -78,18 +80,35 @@ _PLANS: Final[WeakKeyDictionary[OpenTable, dict[tuple[object, ...], LookupPlan]]
 """Making a plan takes as long as finding a row, and the same few are asked for again and again."""
 
 
+class KnownCuts(Protocol):
+    """The open cuts of the node."""
+
+    def touch(self, cut_id: str) -> None:
+        """Keep a cut for another TTL."""
+
+    def find(self, cut_id: str, name: TableBucket) -> BucketId | None:
+        """Return the bucket that a name stood for when the cut was opened."""
+
+
 class LookupService:
     """Answers lookups; implements `penstock.model.node.facets.lookup.LookupFacet`.
 
     The same for every principal. Thread-safe: a lookup reads one immutable view.
     """
 
-    def __init__(self, tables: Callable[[int], OpenTable]) -> None:
+    def __init__(self, tables: Callable[[int], OpenTable], cuts: KnownCuts) -> None:
         self._tables = tables
+        self._cuts = cuts
 
     def rows(self, call: LookupCall) -> LookupResult:
         """Return one row for each key in the order asked, with `_found`."""
-        return _as_known(self._tables(call.table_id), call, lookup)
+        if call.as_of is None:
+            return _as_known(self._tables(call.table_id), call, lookup)
+        if call.cut_id is None:
+            raise InvalidError("name the cut that keeps the rows of then")
+        self._cuts.touch(call.cut_id)
+        find = partial(self._cuts.find, call.cut_id)
+        return _as_known(self._tables(call.table_id), call, partial(past_lookup, find=find))
 
     def prefix(self, call: LookupCall) -> LookupResult:
         """Return the live rows whose first key columns equal the one row of `keys`."""
@@ -127,6 +146,31 @@ def lookup(table: OpenTable, call: LookupCall) -> LookupResult:
     return _despite_drops(keys.buckets, lambda parts: _look_up(table, keys, parts, plan))
 
 
+def past_lookup(table: OpenTable, call: LookupCall, find: FindBucket) -> LookupResult:
+    """Return the same as of a cut; `find` finds its buckets.
+
+    Raises:
+        OffsetOutOfRangeError: the cut can no longer be read.
+        PenstockError: as `lookup` has it.
+    """
+    at = call.as_of or {}
+    keys = KeyRows.of(table, call.keys, table.known_schema(call.schema_id))
+    if not keys.complete:
+        raise SchemaMismatchError("a key has every key column", primary_key=list(table.info.primary_key))
+    names: dict[BucketId, TableBucket] = {}
+
+    def found(name: TableBucket) -> BucketId | None:
+        bucket = find(name) if name in at else None
+        if bucket is not None:
+            names[bucket] = name
+        return bucket
+
+    parts, plan = keys.buckets(found), _plan(table, call)
+    offsets = {bucket: at[name] for bucket, name in names.items()}
+    rows = _find_past(table, keys, parts, plan.stored, offsets)
+    return _shown(keys, plan, rows, {names[bucket]: x for bucket, x in offsets.items()})
+
+
 def prefix_lookup(table: OpenTable, call: LookupCall) -> LookupResult:
     """Return the live rows whose first key columns equal the one row of `keys`, in key order.
 
@@ -162,7 +206,13 @@ def _despite_drops(resolve: Callable[[], Buckets], look: Callable[[Buckets], Loo
 
 
 def _look_up(table: OpenTable, keys: KeyRows, parts: Parts, plan: LookupPlan) -> LookupResult:
-    view, values, offsets = (_find_one if keys.count == 1 else _find)(table, keys, parts, plan.stored)
+    found = (_find_one if keys.count == 1 else _find)(table, keys, parts, plan.stored)
+    return _shown(keys, plan, found, {table.name(bucket): found[0][bucket].visible for bucket in parts})
+
+
+def _shown(keys: KeyRows, plan: LookupPlan, found: Found, at: Mapping[TableBucket, int]) -> LookupResult:
+    """Return what was found, up to which offset of each bucket, as it is shown."""
+    _, values, offsets = found
     arrays = keys.shown | dict(zip(plan.value_names, values, strict=True))
     columns = [arrays[name] for name in plan.names]
     absent = offsets == NO_OFFSET
@@ -170,7 +220,7 @@ def _look_up(table: OpenTable, keys: KeyRows, parts: Parts, plan: LookupPlan) ->
     if plan.offsets:
         columns.append(pa.array(offsets, mask=absent))
     batch = pa.RecordBatch.from_arrays(columns, schema=plan.shown)
-    return LookupResult(batch, {table.name(bucket): view[bucket].visible for bucket in parts})
+    return LookupResult(batch, at)
 
 
 def _look_up_prefix(table: OpenTable, keys: KeyRows, buckets: list[BucketId], projection: Projection) -> LookupResult:
@@ -219,6 +269,44 @@ def _find(table: OpenTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> F
         places[asked], begun[asked] = np.arange(count, count + len(order)), offsets[hits]
         count += len(order)
     return view, _placed(pieces, places, stored), begun
+
+
+def _find_past(table: OpenTable, keys: KeyRows, parts: Parts, stored: pa.Schema, at: Mapping[BucketId, int]) -> Found:
+    """Find keys as of an offset of each bucket."""
+    encoded = keys.encode()
+    distinct = {b: (encoded if rows is None else encoded.take(rows)).dictionary_encode() for b, rows in parts.items()}
+    led = [bucket for bucket in parts if bucket in table.committer.tablets]
+    reads: IndexReads = {bucket: partial(_in_order, keys=distinct[bucket].dictionary) for bucket in led}
+    view, live = read_index(table.committer, reads, short=keys.count <= _SHORT_KEYS_MAX)
+    places, begun = np.full(keys.count, -1, np.int64), np.full(keys.count, NO_OFFSET, np.int64)
+    pieces: list[pa.RecordBatch] = []
+    count = 0
+    for bucket, rows in parts.items():
+        of, x = distinct[bucket].dictionary, at[bucket]
+        one = view[bucket] if bucket in live else table.view_of(bucket)
+        if one is None:
+            raise not_led(bucket)
+        one.check_readable(x)
+        with reading(bucket):
+            if bucket in live:
+                starts = past_offsets(one, table.schema, of, live[bucket], x)
+            else:
+                starts = scanned_offsets(one, table.schema, of, x)
+            offsets = starts[distinct[bucket].indices.to_numpy()]
+            hits = np.flatnonzero(offsets != NO_OFFSET)
+            pieces.append(one.gather(offsets[hits], stored))
+        asked = hits if rows is None else rows[hits]
+        places[asked], begun[asked] = np.arange(count, count + len(hits)), offsets[hits]
+        count += len(hits)
+    return view, _placed(pieces, places, stored), begun
+
+
+def _in_order(tablet: Tablet, keys: pa.BinaryArray) -> Offsets:
+    """Return what the index says of distinct keys; it is read in key order, in which neighbours are found together."""
+    sought = sort_keys(keys)
+    found = np.empty(len(keys), np.int64)
+    found[sought.order] = tablet.lookup(sought.keys)
+    return found
 
 
 def _find_one(table: OpenTable, keys: KeyRows, parts: Parts, stored: pa.Schema) -> Found:

@@ -70,7 +70,7 @@ class ReadOnlyNode:
 
     def __init__(self, root: Path, entries: list[Entry], settings: Settings, clock: Clock) -> None:
         """Open all tables that the metadata names."""
-        self._state = NodeState()
+        self._state, opened_ms = NodeState(), clock.wall_ms()
         metadata = _stored(entries)
         budget = MemoryBudget.of(settings)
         disk = ReadOnlyDisk(root)
@@ -84,7 +84,7 @@ class ReadOnlyNode:
         self._tables = OpenTables(self._catalog, self._storage, Terms(metadata), grace, lease_pins, clock=clock)
         try:
             for info in self._catalog.tables():
-                self._tables.get(info.table_id)
+                self._tables.get(info.table_id).committer.stop_time(opened_ms)
         except BaseException:
             self._tables.close()
             self._storage.close(flush=False)
@@ -120,7 +120,7 @@ class ReadOnlyNode:
         self.tables = cast("TablesFacet", ReadingFacet("tables", StatisticsOnly(self._table), _TABLES))
         self.scan = cast("ScanFacet", ReadingFacet("scan", self._scan, _SCAN))
         self.changes = cast("ChangesFacet", ReadingFacet("changes", changes, _CHANGES))
-        self.lookup: LookupFacet = LookupService(self._table)
+        self.lookup: LookupFacet = LookupService(self._table, self._cuts)
         self.leases = cast("LeasesFacet", ReadingFacet("leases", SnapshotLister(self._table), {"list_snapshots"}))
         self.owners = cast("OwnersFacet", ReadingFacet("owners", None, ()))
         self.backup = cast("BackupFacet", ReadingFacet("backup", None, ()))

@@ -274,7 +274,8 @@ class ChangePage:
 class LookupCall:
     """Look up rows by full key (`keys` has the key columns) or by the first key columns (`prefix`).
 
-    With `offsets` each row has the column `_offset`, the offset at which it began, null where there is none.
+    With `offsets` each row has the column `_offset`, the offset at which it began, null where there is none. With
+    `as_of` the rows are those of that cut, which `cut_id` pins; a bucket that it does not name was not there.
     """
 
     table_id: int
@@ -282,6 +283,8 @@ class LookupCall:
     keys: pa.RecordBatch
     columns: tuple[str, ...] | None = None
     offsets: bool = False
+    as_of: Mapping[TableBucket, int] | None = None
+    cut_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
