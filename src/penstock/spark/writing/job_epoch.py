@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from penstock.client.link.link import Link
 from penstock.errors import ConflictError, LockedError, PenstockError, UnsupportedError
 from penstock.model.node.owner import AcquireOwner, EpochStatus, OwnerGrant
 from penstock.model.node.owner_token import NO_EPOCH, OwnerToken
+from penstock.runtime.clock import Clock, SystemClock
 from penstock.spark.session.lock_wait import forgotten_wait, note_wait
 from penstock.spark.writing.write_plan import WritePlan
 
@@ -55,7 +56,16 @@ class Written:
     refusal: PenstockError | None = None
 
 
-def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str, *, ttl_ms: int | None = None) -> OwnerGrant:
+def acquire(
+    link: Link,
+    plan: WritePlan,
+    owner: str,
+    incarnation: str,
+    *,
+    ttl_ms: int | None = None,
+    clock: Clock | None = None,
+    pause: Callable[[float], object] = time.sleep,
+) -> OwnerGrant:
     """Make the job the owner of what it writes; wait for another holder as long as its time lasts, and say so.
 
     Raises:
@@ -72,20 +82,21 @@ def acquire(link: Link, plan: WritePlan, owner: str, incarnation: str, *, ttl_ms
         incarnation=incarnation,
         holder=_holder(plan.options.get("query_name")),
     )
-    give_up: float | None = None
+    clock = clock or SystemClock()
+    give_up_ms: int | None = None
     with forgotten_wait(incarnation):
         while True:
             try:
                 return link.retry.run(lambda: link.node.owners.acquire(call))
             except LockedError as error:
-                now = time.monotonic()
-                if give_up is None:
-                    give_up = now + (error.remaining_ms + LOCK_SLACK_MS) / 1000
+                now_ms = clock.monotonic_ms()
+                if give_up_ms is None:
+                    give_up_ms = now_ms + error.remaining_ms + LOCK_SLACK_MS
                     _log.warning("waiting until another owner lets go of its columns: %s", error)
-                if now >= give_up:
+                if now_ms >= give_up_ms:
                     raise
                 note_wait(incarnation, f"waiting until another owner lets go of its columns: {error}")
-            time.sleep(LOCK_POLL_SECONDS)
+            pause(LOCK_POLL_SECONDS)
 
 
 def _holder(query_name: str | None) -> str:
