@@ -24,6 +24,7 @@ from penstock.model.place.bucket import TableBucket
 from penstock.model.schema.agg_mode import AggMode
 from penstock.model.schema.schema import Schema
 from penstock.model.table.spec import make_spec
+from penstock.model.table.table import TableInfo
 from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact
 from penstock.tablet.steps.sealing import seal
@@ -64,7 +65,7 @@ class OpenTableRig:
 
     def add_column(self, table: OpenTable, name: str, kind: pa.DataType) -> None:
         """Add a column."""
-        table.set_info(self.catalog.add_column(table.info.table_id, name, kind, None))
+        take_up(table, self.catalog.add_column(table.info.table_id, name, kind, None))
 
     def seal(self, table: OpenTable) -> None:
         """Move all rows of a table into data files."""
@@ -134,3 +135,13 @@ def pins(table: OpenTable, number: int = 0, partition: str | None = None) -> dic
     """Return the pins of a bucket."""
     tablet = table.committer.tablets[table.bucket_id(bucket(table, number, partition))]
     return {str(holder): offset for holder, offset in tablet.pins.snapshot().items()}
+
+
+def take_up(table: OpenTable, info: TableInfo) -> None:
+    """Have an open table go by a definition that the catalog has already."""
+
+    def step() -> TableInfo:
+        table.take_info(info)
+        return info
+
+    table.exclusively(step)

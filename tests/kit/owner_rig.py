@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from tests.kit.open_table import take_up
 
 from penstock.engine.catalog.catalog import Catalog
 from penstock.engine.catalog.terms import Terms
@@ -185,11 +186,11 @@ class OwnerRig:
     def add_column(self, name: str) -> None:
         """Add a bigint column."""
         catalog = Catalog(self.metadata, self.clock)
-        self.table.set_info(catalog.add_column(self._table_id, name, pa.int64(), None))
+        take_up(self.table, catalog.add_column(self._table_id, name, pa.int64(), None))
 
     def set_properties(self, properties: Mapping[str, Any]) -> None:
         """Change properties of the table."""
-        self.table.set_info(Catalog(self.metadata, self.clock).set_properties(self._table_id, properties))
+        take_up(self.table, Catalog(self.metadata, self.clock).set_properties(self._table_id, properties))
 
     def pins(self) -> list[str]:
         """Return the names of all pins."""

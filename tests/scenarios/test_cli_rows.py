@@ -57,7 +57,7 @@ def lines(done: Result) -> list[dict[str, Any]]:
 
 
 def test_put_leaves_out_a_column_that_was_added_later(orders: Penstock, tmp_path: Path) -> None:
-    orders("table", "alter", "add-column", "shop.orders", "note", "STRING")
+    orders("table", "alter", "shop.orders", "--add", "note STRING")
     orders("put", "shop.orders", "-", "--format", "ndjson", given='{"id":1,"city":"Ulm","amount":1,"note":"kept"}')
 
     orders("put", "shop.orders", "-", "--format", "csv", given="id,city,amount\n1,Bonn,2\n9,Ulm,3\n")
@@ -245,7 +245,7 @@ def test_table_is_made_described_altered_listed_and_dropped(penstock: Penstock) 
     penstock(*create, "--partitioned-by", "day")
     penstock(*create, code=1)
     penstock(*create, "--if-not-exists")
-    penstock("table", "alter", "add-column", "shop.revenue", "best", "DECIMAL(18,2)", "--agg", "max")
+    penstock("table", "alter", "shop.revenue", "--add", "best DECIMAL(18,2) MAX")
 
     (described,) = lines(penstock("table", "describe", "shop.revenue"))
     page = penstock("table", "describe", "shop.revenue", "-o", "table").stdout
@@ -275,7 +275,7 @@ def test_what_was_done_is_told_to_programs_when_asked(penstock: Penstock) -> Non
             "put", "shop.orders", "-", "--format", "csv", "-o", "ndjson", given="id,city,amount\n1,Ulm,1\n2,Bonn,2\n"
         )
     )
-    (altered,) = lines(penstock("table", "alter", "add-column", "shop.orders", "note", "STRING", "-o", "ndjson"))
+    (altered,) = lines(penstock("table", "alter", "shop.orders", "--add", "note STRING", "-o", "ndjson"))
     (dropped,) = lines(penstock("table", "drop", "shop.orders", "--yes", "-o", "ndjson"))
 
     assert (made["table"], made["columns"]) == ("shop.orders", ["id", "city", "amount"])
@@ -341,3 +341,31 @@ def test_failure_of_a_table_keeps_its_kind_on_the_way_through_duckdb(tmp_path: P
             database.sql("SELECT id FROM source").fetchall()
 
     assert isinstance(source.failure, TableNotFoundError)
+
+
+def test_a_table_is_altered(orders: Penstock) -> None:
+    done = orders(
+        *("table", "alter", "shop.orders", "--add", "note STRING", "--add", "day DATE", "--default", "note=none"),
+        *("--default", "day=2026-01-02", "--rename", "city=town", "--widen", "amount=DECIMAL(20,2)"),
+        *("--set", "log.retention=36h", "--set", "kv.snapshot.num-retained=3"),
+    )
+    assert "shop.orders: renamed city to town" in done.stderr
+    (first, *_) = lines(orders("scan", "shop.orders", "-o", "ndjson"))
+    assert first == {"id": 1, "town": "Ulm", "amount": 1.5, "note": "none", "day": "2026-01-02"}
+
+    orders("table", "alter", "shop.orders", "--drop", "note", "--unset", "log.retention")
+    (described,) = lines(orders("table", "describe", "shop.orders", "-o", "ndjson"))
+    assert [column["name"] for column in described["columns"]] == ["id", "town", "amount", "day"]
+    assert dict(described["properties"]) == {"kv.snapshot.num-retained": "3"}
+    for wrong in (
+        ["--add", "a INT, b INT"],
+        ["--add", "a INT NOT NULL"],
+        ["--default", "a=1"],
+        ["--add", "a INT", "--default", "a=x"],
+        ["--drop", "id"],
+        ["--widen", "amount=INT"],
+        ["--rename", "town"],
+        ["--set", "log.retentoin=1d"],
+        [],
+    ):
+        orders("table", "alter", "shop.orders", *wrong, code=2)

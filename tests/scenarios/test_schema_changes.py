@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,15 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.errors import AlreadyExistsError, InvalidError, LockedError, SchemaMismatchError, UnsupportedError
+from penstock.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    InvalidError,
+    LockedError,
+    SchemaMismatchError,
+    UnsupportedError,
+)
+from penstock.tablet.snapshots.stored_snapshot import StoredSnapshot
 
 DDL = "id BIGINT, n INT, v STRING, PRIMARY KEY (id)"
 Alter = Callable[[penstock.Table], object]
@@ -503,3 +512,91 @@ def test_everything_is_there_after_the_node_was_opened_again(tmp_path: Path) -> 
         table = connection.table("shop.t")
         assert rows(table)[0] == {"id": 0, "amount": 1 << 40, "tag": "none", "v": None}
         assert [row["tag"] for row in changes(table.changes()) if row["_change_type"] == "-U"] == ["none"]
+
+
+def test_retry_of_a_write_that_was_made_is_answered_although_its_column_was_dropped_since(
+    connection: penstock.Connection, table: penstock.Table
+) -> None:
+    made = table._requests.upsert([{"id": 1, "n": 7, "v": "x"}])
+    call, node = replace(made, writer_id=b"w" * 16, sequence=0), connection._link.node
+    first = node.tables.write(call)
+    connection.table("shop.t").widen_column("n", "BIGINT").drop_column("v")
+
+    assert node.tables.write(call).offsets == first.offsets
+    assert node.tables.write(call).changes == first.changes == 1
+    with pytest.raises(SchemaMismatchError, match="dropped"):
+        node.tables.write(replace(call, sequence=1))
+    assert rows(table)[1] == {"id": 1, "n": 7}
+
+
+def test_delete_where_and_truncate_go_by_the_columns_of_today(
+    connection: penstock.Connection, table: penstock.Table
+) -> None:
+    older = connection.table("shop.t")
+    table.add_column("tag", "STRING", default="none")
+    table.rename_column("n", "amount")
+    table.upsert([{"id": 1, "amount": 1, "v": "a", "tag": "other"}])
+
+    assert older.delete_where("tag = 'none' AND amount < 3").changes == 2
+    with pytest.raises(InvalidError, match="no such column"):
+        older.delete_where("n = 1")
+    assert [row["id"] for row in rows(older)] == [1, 3, 4, 5]
+    assert older.truncate().changes == 4
+
+
+def test_expected_rows_are_compared_across_an_alteration(
+    connection: penstock.Connection, table: penstock.Table
+) -> None:
+    older = connection.table("shop.t")
+    at = table.lookup([1], offsets=True)["_offset"].to_pylist()
+    table.rename_column("id", "key").rename_column("n", "amount")
+
+    assert older.upsert([{"id": 1, "n": 5, "v": "x"}], expect=at).changes == 1
+    with pytest.raises(ConflictError) as refused:
+        older.upsert([{"id": 1, "n": 6, "v": "x"}], expect=at)
+    assert refused.value.facts["keys"] == [{"id": 1}]
+
+
+def test_backup_of_a_table_that_was_altered_is_restored_as_it_was(tmp_path: Path) -> None:
+    with penstock.connect(tmp_path / "data") as connection:
+        connection.create_database("shop")
+        table = connection.create_table("shop.t", DDL)
+        table.upsert([{"id": number, "n": number, "v": "a"} for number in range(4)])
+        table.add_column("tag", "STRING", default="none")
+        table.widen_column("n", "BIGINT")
+        table.rename_column("n", "amount")
+        table.drop_column("v")
+        table.upsert([{"id": 0, "amount": 1 << 40}])
+        before = rows(table)
+        connection.backup(str(tmp_path / "backup"))
+    penstock.restore(tmp_path / "backup", tmp_path / "restored")
+    with penstock.connect(tmp_path / "restored") as connection:
+        table = connection.table("shop.t")
+        assert rows(table) == before
+        assert table.add_column("v", "STRING").info.schema.column("v").id == 4
+        table.upsert([{"id": 1, "amount": 2}])
+        assert rows(table)[1] == {"id": 1, "amount": 2, "tag": "none", "v": None}
+
+
+def test_a_snapshot_is_read_from_storage_by_the_columns_of_its_reader(tmp_path: Path) -> None:
+    with penstock.connect(tmp_path / "data") as connection:
+        connection.create_database("shop")
+        table = connection.create_table("shop.t", DDL)
+        table.upsert([{"id": 1, "n": 1, "v": "a"}])
+        with connection.acquire_lease("job", table.latest_snapshots) as lease:
+            (snapshot,) = lease.snapshots.values()
+            then = table.info.schema
+            table.rename_column("n", "amount")
+            table.widen_column("amount", "BIGINT")
+            table.add_column("tag", "STRING", default="none")
+            with StoredSnapshot(tmp_path / "data", snapshot.path) as stored:
+                assert stored.to_arrow().to_pylist() == [{"id": 1, "n": 1, "v": "a"}]
+                (now,) = stored.read(["amount", "tag"], "amount = 1", table.info.schema)
+                assert now.to_pylist() == [{"amount": 1, "tag": "none"}]
+            table.drop_column("v")
+            (later,) = table.create_snapshot().values()
+            with StoredSnapshot(tmp_path / "data", later.path) as stored:
+                with pytest.raises(SchemaMismatchError, match="dropped"):
+                    list(stored.read(["v"], None, then))
+                (old,) = stored.read(["n"], None, then)
+                assert old.to_pylist() == [{"n": 1}]

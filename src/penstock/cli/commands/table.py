@@ -8,6 +8,7 @@ import pyarrow as pa
 import typer
 
 from penstock.cli.commands.access import open_connection
+from penstock.cli.commands.table_alteration import steps_of
 from penstock.cli.commands.table_description import describe_table, write_description
 from penstock.cli.terminal.confirmation import confirm
 from penstock.cli.terminal.options import (
@@ -41,18 +42,11 @@ TABLES: Final = pa.schema(
 )
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False, no_args_is_help=True)
-alter = typer.Typer(rich_markup_mode="rich", add_completion=False, no_args_is_help=True)
-app.add_typer(alter, name="alter")
 
 
 @app.callback()
 def table() -> None:
     """Create, list, describe, alter and drop tables."""
-
-
-@alter.callback()
-def alter_table() -> None:
-    """Change a table's columns."""
 
 
 @app.command(
@@ -171,27 +165,52 @@ def drop(
         write_result(output, {"table": str(TablePath.parse(path))})
 
 
-@alter.command(
+@app.command(
     epilog=examples(
-        "penstock table alter add-column shop.orders note STRING",
-        'penstock table alter add-column shop.revenue best "DECIMAL(18,2)" --agg max',
+        'penstock table alter shop.orders --add "note STRING" --default note=none',
+        "penstock table alter shop.orders --rename amount=total --widen total=BIGINT --drop remark",
+        'penstock table alter shop.revenue --add "best DECIMAL(18,2) MAX"',
+        "penstock table alter shop.orders --set log.retention=1d --unset delete.behavior",
     )
 )
-def add_column(
+def alter(
     context: typer.Context,
     path: TablePathArgument,
-    name: Annotated[str, typer.Argument(help="The column's name.")],
-    type: Annotated[str, typer.Argument(metavar="TYPE", help="Its type, as in DDL.")],
     *,
-    agg: Annotated[str | None, typer.Option(help="Its function, in an aggregate table: sum, max, listagg, ...")] = None,
+    add: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help='Add a column, such as "note STRING"; may be repeated.')
+    ] = None,
+    default: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="What rows have that lack an added column.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Drop a column with its values.")] = None,
+    rename: Annotated[list[str] | None, typer.Option(metavar="OLD=NEW", help="Give a column another name.")] = None,
+    widen: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=TYPE", help="Give a column a wider type, such as BIGINT.")
+    ] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a property; may be repeated.")
+    ] = None,
+    unset: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Set a property back to its default.")] = None,
     output: ResultOutput = None,
     url: Url = None,
 ) -> None:
-    """Add a nullable column; rows written before read null."""
+    """Change columns and properties: drops first, then names, types, new columns, properties."""
+    steps = steps_of(
+        drop=drop or (),
+        rename=rename or (),
+        widen=widen or (),
+        add=add or (),
+        default=default or (),
+        properties=properties or (),
+        unset=unset or (),
+    )
     with open_connection(context, url) as connection:
-        made = connection.table(path).add_column(name, type, agg)
-        say(f"{made.path} has {len(made.info.schema.columns)} columns")
-        write_result(output, _made(made))
+        table = connection.table(path)
+        for step in steps:
+            step.make(table)
+            say(f"{table.path}: {step.words}")
+        write_result(output, _made(table))
 
 
 def _made(table: Table) -> dict[str, Any]:

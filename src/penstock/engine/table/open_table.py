@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
 
 from penstock.engine.catalog.catalog import Catalog
 from penstock.engine.catalog.terms import Terms
@@ -42,7 +41,6 @@ from penstock.tablet.tablet import Tablet
 from penstock.tablet.view.row_age import RowAge
 from penstock.tablet.view.view import TabletView
 
-T = TypeVar("T")
 OpenTablets = Callable[[Mapping[BucketId, int], TabletSchema, MergeRule], dict[BucketId, Tablet]]
 """Open buckets whose logs begin at these offsets."""
 
@@ -207,14 +205,10 @@ class OpenTable:
             return self.info.schema
         return self._catalog.schema(self.info.table_id, schema_id)
 
-    def exclusively(self, step: Callable[[], T]) -> T:
+    def exclusively(self, step: Callable[[], TableInfo]) -> TableInfo:
         """Run a step in the committer while no bucket comes or goes."""
         with self._lock:
             return self.committer.run(step)
-
-    def set_info(self, info: TableInfo) -> None:
-        """Take up a new schema or new properties."""
-        self.exclusively(lambda: self.take_info(info))
 
     def take_info(self, info: TableInfo) -> None:
         """Go by a new schema or new properties from now on. Committer only."""

@@ -108,4 +108,4 @@ def _from_files(request: ReadRequest, split: SnapshotSplit, storage: str) -> Ite
     from penstock.tablet.snapshots.stored_snapshot import StoredSnapshot  # noqa: PLC0415
 
     with StoredSnapshot(storage, split.snapshot.path) as stored:
-        yield from stored.read(request.columns, request.filter)
+        yield from stored.read(request.columns, request.filter, request.info.schema)

@@ -12,9 +12,10 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import InvalidError
+from penstock.errors import InvalidError, SchemaMismatchError
 from penstock.model.filter.filter import Filter
 from penstock.model.schema.projection import Projection
+from penstock.model.schema.schema import Schema
 from penstock.model.table.table import TableInfo
 from penstock.runtime.disk import Disk
 from penstock.runtime.local_disk import LocalDisk
@@ -41,18 +42,28 @@ class StoredSnapshot:
         self.partition = self._reader.snapshot.partition
 
     def read(
-        self, columns: Iterable[str] | None = None, filter: str | pc.Expression | bytes | None = None
+        self,
+        columns: Iterable[str] | None = None,
+        filter: str | pc.Expression | bytes | None = None,
+        schema: Schema | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows, with the columns asked for, that the filter lets through.
 
+        They are shown by the schema that the reader knows, or by that of the table when the snapshot was taken.
+
         Raises:
             InvalidError: a column is unknown, or the filter is not understood.
+            SchemaMismatchError: a column had been dropped by then.
             CorruptionError: stored bytes are not what was written.
         """
-        schema = self.info.schema
+        schema = self.info.schema if schema is None else schema
         projection = Projection(schema, columns)
         chosen = Filter.from_bytes(filter, schema) if isinstance(filter, bytes) else Filter(filter, schema)
         tested = [schema.column(name) for name in chosen.columns]
+        for column in (*projection.columns, *tested):
+            # One that has a later id was added since, and is as its default says.
+            if self.info.schema.column_by_id(column.id) is None and column.id < self.info.schema.ids_end:
+                raise SchemaMismatchError("the column had been dropped when the snapshot was taken", column=column.name)
         stored = projection.stored_with(column.stored for column in tested)
         for block in self._reader.scan(stored):
             shown = projection.show(block.batch)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap, BitMap64
-from tests.kit.open_table import OpenTableRig, delete, open_tables, write, write_batch
+from tests.kit.open_table import OpenTableRig, delete, open_tables, take_up, write, write_batch
 
 from penstock.engine.table.open_table import OpenTable
 from penstock.errors import (
@@ -261,7 +261,7 @@ def test_column_added_later_folds_from_null(rig: OpenTableRig) -> None:
     table = rig.create("default.t", "id BIGINT, total BIGINT SUM, PRIMARY KEY (id)")
     put(table, [{"id": 1, "total": 1}])
 
-    table.set_info(rig.catalog.add_column(table.info.table_id, "n", pa.int64(), "count"))
+    take_up(table, rig.catalog.add_column(table.info.table_id, "n", pa.int64(), "count"))
     put(table, [{"id": 1, "total": 1, "n": 8}])
 
     assert rows_of(table) == [{"id": 1, "total": 2, "n": 1}]
