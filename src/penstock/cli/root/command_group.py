@@ -114,6 +114,9 @@ class CommandGroup(TyperGroup):
             _say_where(ctx, error)
             say(f"penstock: {error.strerror or error}" + (f" file={error.filename}" if error.filename else ""))
             raise typer.Exit(ExitCode.FAILED) from error
+        except KeyboardInterrupt as error:
+            _say_where(ctx, error)
+            raise typer.Exit(ExitCode.INTERRUPTED) from error
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise
         except Exception as error:

@@ -7,6 +7,7 @@ wrong token, a directory that another process holds are no names.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.client.connection import Connection
 
 COMPLETION_SECONDS_MAX: Final = 2.0
+SECONDS_VARIABLE: Final = "PENSTOCK_COMPLETION_SECONDS"
+"""Where a machine or a network is slow, so long is waited instead."""
 Names = Callable[["Connection", Any, str], Iterable[str]]
 
 
@@ -34,10 +37,17 @@ def _completion(names: Names) -> Callable[[Any, Any, str], list[str]]:
         found: list[str] = []
         look = threading.Thread(target=_look, args=(names, context, incomplete, found), daemon=True)
         look.start()
-        look.join(COMPLETION_SECONDS_MAX)
+        look.join(_patience())
         return [name for name in list(found) if name.startswith(incomplete)]
 
     return complete
+
+
+def _patience() -> float:
+    try:
+        return max(0.0, float(os.environ[SECONDS_VARIABLE]))
+    except (KeyError, ValueError):
+        return COMPLETION_SECONDS_MAX
 
 
 def _look(names: Names, context: Any, incomplete: str, found: list[str]) -> None:

@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 3
     DENIED = 4
     UNAVAILABLE = 5
+    INTERRUPTED = 130
 
 
 # USAGE where another command line would do; FAILED where the data, the table or another program is in the way.
