@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from tests.kit.watched_node import WatchedNode
 
@@ -385,3 +386,27 @@ def test_lost_replies_cost_nothing(tmp_path: Path) -> None:
         assert not any((tmp_path / "data" / "backup").glob("*")), "no backup of which the reply was lost is left"
     penstock.restore(tmp_path / "copy", tmp_path / "again")
     assert len(rows(tmp_path / "again")) == ROWS
+
+
+def test_changed_columns_and_retries_of_before_are_as_in_the_origin(connect: Connect, tmp_path: Path) -> None:
+    connection = connect()
+    table = connection.create_table("t", "id BIGINT, n INT, gone STRING, PRIMARY KEY (id)", buckets=2)
+    table.upsert([{"id": n, "n": n, "gone": "x"} for n in range(100)])
+    connection.backup(tmp_path / "copy")
+    table.widen_column("n", pa.int64())
+    table.drop_column("gone")
+    table.add_column("more", "STRING", default="m")
+    table.rename_column("n", "m")
+    table = connection.table("t")
+    table.upsert([{"id": n, "m": 1 << 40, "more": "y"} for n in range(50)])
+    connection.backup(tmp_path / "copy")
+    penstock.restore(tmp_path / "copy", tmp_path / "again")
+
+    with penstock.connect(tmp_path / "again") as again:
+        copy = again.table("t")
+        assert copy.info.schema == table.info.schema
+        assert sorted(copy.scan().to_arrow().to_pylist(), key=str) == sorted(
+            table.scan().to_arrow().to_pylist(), key=str
+        )
+        assert copy.get(id=7) == {"id": 7, "m": 1 << 40, "more": "y"}
+        assert copy.get(id=70) == {"id": 70, "m": 70, "more": "m"}
