@@ -73,10 +73,10 @@ class Writer:
         return int.from_bytes(self._file.read_bytes(), "little")
 
     def disturb(self) -> None:
-        """Kill the process if its time has come, and start another, or let the directory lie for one opening first."""
-        if time.monotonic() > self._kill_at:
+        """Kill the process if it did enough, and start another, or let the directory lie for one opening first."""
+        if self.acknowledged >= self._kill_at:
             self.end()
-            if self.acknowledged and self._random.random() < 0.5:
+            if self._random.random() < 0.5:
                 with penstock.connect(self.data, read_only=True) as reader:
                     assert check_t(reader.table("t"), self.acknowledged) <= self.acknowledged + 1
             self._start()
@@ -91,7 +91,7 @@ class Writer:
         child = Path(__file__).with_name("read_only_child.py")
         seed = str(self._random.randrange(1 << 30))
         self._process = subprocess.Popen([sys.executable, str(child), str(self.data), str(self._file), seed])
-        self._kill_at = time.monotonic() + self._random.uniform(2, 5)
+        self._kill_at = self.acknowledged + self._random.randrange(1, 80)
 
 
 def opens_whole(writer: Writer) -> bool:
