@@ -37,10 +37,11 @@ class TabletSnapshots:
         self._holders: dict[int, set[PinHolder]] = {}
         self._next_id = 1
 
-    def load(self) -> None:
+    def load(self, *, log_level: int = logging.ERROR) -> None:
         """Read what is stored; to be called before rubbish is removed.
 
-        One that cannot be read is listed so and not offered: the bucket itself is whole.
+        One that cannot be read is listed so and not offered: the bucket itself is whole. It is logged at a level:
+        beside a writer one that is just being removed is nothing to tell.
         """
         first_offset = self._files.bucket.first_offset(self._pins.base)
         self._next_id = first_offset // LIFE_OFFSETS * LIFE_SNAPSHOTS + 1
@@ -52,7 +53,7 @@ class TabletSnapshots:
                 snapshot = decode_snapshot(self._files.disk.read(path), name=path)
                 self._check_whole(snapshot, path)
             except (CorruptionError, UnsupportedError) as error:
-                _log.error("snapshot cannot be read and is not offered file=%s reason=%s", path, error)
+                _log.log(log_level, "snapshot cannot be read and is not offered file=%s reason=%s", path, error)
                 self._damaged[snapshot_id] = error
                 continue
             self._take_up(snapshot)

@@ -97,7 +97,7 @@ def open_for_reading(
         CorruptionError, OSError: as `open_tablet` has it.
     """
     tablet = _opened(log, schema, rule=rule, index=index, settings=settings)
-    tablet.snapshots.load()
+    tablet.snapshots.load(log_level=logging.DEBUG)
     return tablet
 
 
