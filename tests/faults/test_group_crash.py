@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 from tests.kit.grouped_life import GroupedLife
+from tests.kit.memory_key_index import MemoryKeyIndex
 
 from penstock.errors import CorruptionError, InternalError, PenstockError
-from penstock.index.memory import MemoryKeyIndex
 from penstock.log.segment import read_segment
 from penstock.model.place.bucket import BucketId
 from penstock.tablet.settings import FsyncMode

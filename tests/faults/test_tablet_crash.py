@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+from tests.kit.memory_key_index import MemoryKeyIndex
 from tests.kit.tablet_rig import TabletRig
 from tests.kit.tablet_writes import RandomWrites
 
-from penstock.index.memory import MemoryKeyIndex
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact

@@ -10,11 +10,11 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.kit.memory_key_index import MemoryKeyIndex
 from tests.kit.tablet_rig import BUCKET, TabletRig
 from tests.kit.tablet_writes import RandomWrites, TabletWrite
 
 from penstock.errors import CorruptionError, PenstockError
-from penstock.index.memory import MemoryKeyIndex
 from penstock.log.chunk_cache import ChunkCache
 from penstock.log.file_pool import FilePool
 from penstock.log.settings import LogSettings

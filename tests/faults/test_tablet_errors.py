@@ -11,11 +11,11 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.kit.memory_key_index import MemoryKeyIndex
 from tests.kit.tablet_rig import SMALL, TabletRig
 from tests.kit.tablet_writes import RandomWrites, TabletWrite
 
 from penstock.errors import BucketFailedError, UnavailableError
-from penstock.index.memory import MemoryKeyIndex
 from penstock.model.place.bucket import BucketId
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.settings import FsyncMode

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+from tests.kit.memory_key_index import MemoryKeyIndex
+from tests.kit.memory_metadata_store import MemoryMetadataStore
 
 from penstock.engine.catalog.catalog import Catalog
 from penstock.engine.catalog.terms import Terms
 from penstock.engine.commit.sync_pool import SyncPool
 from penstock.engine.home.storage import Storage
-from penstock.engine.metadata.store import MemoryMetadataStore
 from penstock.engine.settings import Settings
 from penstock.engine.table.open_table import OpenTable
 from penstock.errors import ClosedError
-from penstock.index.memory import MemoryKeyIndex
 from penstock.log.settings import LogSettings
 from penstock.model.node.calls import Operation, WriteCall, WriteResult
 from penstock.model.node.principal import LOCAL

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tests.kit.memory_metadata_store import MemoryMetadataStore
 from tests.kit.open_table import OpenTableRig
 
 from penstock.engine.catalog.identity import Identity
-from penstock.engine.metadata.store import MemoryMetadataStore, MetadataStore
+from penstock.engine.metadata.store import MetadataStore
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.named_cuts import NamedCuts
 from penstock.engine.scan.service import ScanService

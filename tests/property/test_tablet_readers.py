@@ -13,12 +13,12 @@ from random import Random
 from typing import TypeVar
 
 import pytest
+from tests.kit.memory_key_index import MemoryKeyIndex
 from tests.kit.oracle import Key, Row
 from tests.kit.tablet_rig import TabletRig
 from tests.kit.tablet_writes import KEY, RandomWrites
 
 from penstock.errors import OffsetOutOfRangeError
-from penstock.index.memory import MemoryKeyIndex
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.steps.checkpointing import checkpoint
 from penstock.tablet.steps.compaction import compact

@@ -129,10 +129,6 @@ class DataFile:
         """Return the offset of each block's last row."""
         return self._footer.block_max_offset
 
-    def block_start_row(self, i: int) -> int:
-        """Return the first row of block `i`."""
-        return int(self._block_starts[i])
-
     def block_rows(self, i: int) -> int:
         """Return the number of rows in block `i`."""
         return int(self._footer.block_rows[i])

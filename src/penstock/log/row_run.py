@@ -60,9 +60,6 @@ class RowRun(Protocol):
     def block_starts(self) -> Int64s:
         """Return the first row of each block, and the number of rows at the end."""
 
-    def block_start_row(self, i: int) -> int:
-        """Return the first row of block `i`."""
-
     def block_rows(self, i: int) -> int:
         """Return the number of rows in block `i`."""
 

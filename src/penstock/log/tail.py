@@ -171,10 +171,6 @@ class TailView:
         """Return the first row of each chunk, and the number of rows at the end."""
         return np.cumsum([0, *(chunk.batch.num_rows for chunk in self._chunks)], dtype=np.int64)
 
-    def block_start_row(self, i: int) -> int:
-        """Return the first row of chunk `i`."""
-        return int(self.block_starts[i])
-
     def block_rows(self, i: int) -> int:
         """Return the number of rows in chunk `i`."""
         return int(self._chunks[i].batch.num_rows)

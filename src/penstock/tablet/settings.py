@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from penstock.errors import InvalidError
 
@@ -13,20 +12,11 @@ class FsyncMode(StrEnum):
     """When the log is synced, and so what a crash of the machine can take; a killed process loses nothing."""
 
     ALWAYS = "always"
+    """Nothing that was acknowledged is lost."""
     INTERVAL = "interval"
+    """What was acknowledged since the last sync is lost; of a call a part may be."""
     NEVER = "never"
-
-    @property
-    def risk(self) -> str:
-        """Return in words what a crash of the machine can take."""
-        return _RISKS[self]
-
-
-_RISKS: Final = {
-    FsyncMode.ALWAYS: "nothing that was acknowledged is lost",
-    FsyncMode.INTERVAL: "a crash of the machine loses what was acknowledged since the last sync; calls may be in part",
-    FsyncMode.NEVER: "a crash of the machine loses what the operating system had not written yet; calls may be in part",
-}
+    """What the operating system had not written yet is lost; of a call a part may be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.kit.memory_metadata_store import MemoryMetadataStore
 
 from penstock.engine.metadata.sqlite_store import SqliteMetadataStore
 from penstock.engine.metadata.store import (
@@ -16,7 +17,6 @@ from penstock.engine.metadata.store import (
     WRITES_MAX,
     Check,
     Delete,
-    MemoryMetadataStore,
     MetadataStore,
     Put,
 )

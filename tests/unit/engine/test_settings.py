@@ -52,7 +52,6 @@ def test_later_sources_win_over_earlier_ones(tmp_path: Path) -> None:
     assert settings.scanners_per_bucket_max == 4
     assert settings.page_bytes == 4096
     assert settings.fsync is FsyncMode.NEVER
-    assert "loses" in settings.fsync.risk
 
 
 def test_a_file_that_is_not_there_sets_nothing(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
+from tests.kit.memory_key_index import MemoryKeyIndex
 
 from penstock.errors import ClosedError
 from penstock.index.front.front import FrontedKeyIndex
 from penstock.index.front.front_settings import FrontSettings
 from penstock.index.key_index import KeyIndex
-from penstock.index.memory import MemoryKeyIndex
 from penstock.index.rocks.index import RocksKeyIndex
 from penstock.index.rocks.settings import RocksIndexSettings
 from penstock.model.place.bucket import BucketId

@@ -13,10 +13,10 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.errors import InvalidError, LimitError
-from penstock.model.schema.aggregate import CHOICES, DEFAULT_DELIMITER, DELIMITER, AggFunction
-from penstock.model.schema.schema import Column, Schema, checked, make_column, require
-from penstock.model.schema.type_words import format_name, format_type, read_type
-from penstock.model.words.tokens import Cursor, Kind, quote_string
+from penstock.model.schema.aggregate import CHOICES, AggFunction
+from penstock.model.schema.schema import Schema, checked, make_column, require
+from penstock.model.schema.type_words import read_type
+from penstock.model.words.tokens import Cursor, Kind
 
 TEXT_LENGTH_MAX: Final = 1 << 20
 _FUNCTION_WORDS: Final = frozenset(CHOICES.upper().split(", "))
@@ -57,14 +57,6 @@ def parse_ddl(text: str) -> Schema:
     if cursor.token.kind is not Kind.END:
         cursor.fail("expected ',' or the end")
     return _build(definitions, key)
-
-
-def format_ddl(schema: Schema) -> str:
-    """Return a text that `parse_ddl` reads back as the same columns and key."""
-    parts = [_format_column(column, column.name in schema.primary_key) for column in schema.columns]
-    if schema.primary_key:
-        parts.append(f"PRIMARY KEY ({', '.join(format_name(name) for name in schema.primary_key)})")
-    return ", ".join(parts)
 
 
 def _at_key_clause(cursor: Cursor) -> bool:
@@ -125,14 +117,3 @@ def _build(definitions: list[_Definition], key: list[str] | None) -> Schema:
     primary_key = tuple(schema.find(name).name for name in key or inline)
     required = tuple(require(column) if column.name in primary_key else column for column in columns)
     return checked(Schema(required, primary_key))
-
-
-def _format_column(column: Column, key: bool) -> str:
-    words = [format_name(column.name), format_type(column.type)]
-    if not column.nullable and not key:
-        words.append("NOT NULL")
-    if column.agg is not None:
-        delimiter = column.agg_params.get(DELIMITER, DEFAULT_DELIMITER)
-        argument = "" if delimiter == DEFAULT_DELIMITER else f"({quote_string(delimiter)})"
-        words.append(column.agg.upper() + argument)
-    return " ".join(words)

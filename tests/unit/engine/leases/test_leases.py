@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.kit.memory_key_index import MemoryKeyIndex
+from tests.kit.memory_metadata_store import MemoryMetadataStore
 
 from penstock.client.connection import Connection
 from penstock.client.table import Table
@@ -24,7 +26,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.home.storage import Storage
 from penstock.engine.leases.store import LeaseStore
 from penstock.engine.metadata.sqlite_store import SqliteMetadataStore
-from penstock.engine.metadata.store import Delete, MemoryMetadataStore, MetadataStore, Put
+from penstock.engine.metadata.store import Delete, MetadataStore, Put
 from penstock.engine.settings import Settings
 from penstock.errors import (
     CorruptionError,
@@ -35,7 +37,6 @@ from penstock.errors import (
     TableNotFoundError,
     UnavailableError,
 )
-from penstock.index.memory import MemoryKeyIndex
 from penstock.model.node.lease import AcquireLease, CutOffsets
 from penstock.model.node.principal import ANONYMOUS, LOCAL
 from penstock.model.place.bucket import BucketId, TableBucket

@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.kit.memory_key_index import MemoryKeyIndex
 from tests.kit.tablet_rig import TabletRig
 from tests.kit.tablet_writes import RandomWrites
 
@@ -15,7 +16,6 @@ from penstock.errors import DiskFullError, InvalidError
 from penstock.index.front.front import FrontedKeyIndex
 from penstock.index.front.front_settings import FrontSettings
 from penstock.index.key_index import Offsets
-from penstock.index.memory import MemoryKeyIndex
 from penstock.model.place.bucket import BucketId
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.steps.checkpointing import checkpoint

@@ -4,10 +4,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.ddl_text import format_ddl
 
 from penstock.errors import InvalidError, PenstockError
 from penstock.model.schema.aggregate import AggFunction
-from penstock.model.schema.ddl import format_ddl, parse_ddl
+from penstock.model.schema.ddl import parse_ddl
 from penstock.model.schema.schema import Schema
 
 

@@ -10,12 +10,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.kit.memory_key_index import MemoryKeyIndex
 from tests.kit.tablet_rig import BUCKET, TabletRig
 from tests.kit.tablet_writes import KEY, RandomWrites
 
 from penstock.codec.stored.snapshot_file import SnapshotFile, decode_snapshot, encode_snapshot
 from penstock.errors import CorruptionError, OffsetOutOfRangeError, SnapshotNotFoundError
-from penstock.index.memory import MemoryKeyIndex
 from penstock.model.table.merge_engine import MergeEngine
 from penstock.tablet.snapshots.snapshot_reader import SnapshotReader
 from penstock.tablet.steps.checkpointing import checkpoint

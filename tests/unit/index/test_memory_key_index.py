@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from tests.kit.memory_key_index import MemoryKeyIndex
 
-from penstock.index.memory import MemoryKeyIndex
 from penstock.model.place.bucket import BucketId
 
 BUCKET = BucketId(1, 0, 0)
