@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
+from tests.kit.memory_key_index import MemoryKeyIndex
+from tests.kit.memory_metadata_store import MemoryMetadataStore
+
 from penstock.client.connection import Connection
 from penstock.engine.engine import Engine
 from penstock.engine.home.storage import Storage
-from penstock.engine.metadata.store import MemoryMetadataStore, Put, Write
+from penstock.engine.metadata.store import Put, Write
 from penstock.engine.settings import Settings
 from penstock.engine.table.open_table import OpenTable
-from penstock.index.memory import MemoryKeyIndex
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.tasks import TaskGroup
 from penstock.testing.faulty_disk import FaultyDisk

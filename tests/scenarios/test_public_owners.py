@@ -326,7 +326,7 @@ def test_owner_of_one_principal_is_of_no_use_to_another(tmp_path: Path) -> None:
             lambda: theirs.stage(sales("Ulm"), owner=owner.token(1), attempt=uuid.uuid4()),
             lambda: bob.drop_owner("job-7", "revenue"),
         ):
-            with pytest.raises(PermissionDeniedError, match="somebody else's"):
+            with pytest.raises(PermissionDeniedError, match="another principal's"):
                 steal()
 
         owner.commit(1)

@@ -21,7 +21,7 @@ Offsets = npt.NDArray[np.int64]
 
 
 class KeyIndex(Protocol):
-    """Primary key to offset, for all buckets of a data directory. Thread-safe."""
+    """Primary key to offset, for all buckets of a data directory. Every implementation is thread-safe."""
 
     def get_many(self, bucket: BucketId, keys: pa.BinaryArray) -> Offsets:
         """Return the offset of each key's live row, -1 where there is none.

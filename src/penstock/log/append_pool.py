@@ -23,7 +23,7 @@ class PooledFile:
         self._disk = disk
         self._path = path
         self._lock = threading.Lock()
-        """Held by whoever uses the file, its owner or who parks it."""
+        """Held by the thread that uses the file: its owner, or one that parks it."""
         self._file: AppendFile | None = file
         self._size = file.size
         self._closed = False
@@ -87,7 +87,7 @@ class PooledFile:
         self._pool.forget(self)
 
     def park(self) -> bool:
-        """Sync and close the file until it is used again, unless somebody uses it now; tell whether it is closed."""
+        """Sync and close the file until it is used again, unless it is used now; tell whether it is closed."""
         if not self._lock.acquire(blocking=False):
             return False
         try:

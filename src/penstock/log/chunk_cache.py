@@ -1,6 +1,6 @@
 """Decoded columns of blocks, kept for readers that come back: who picks single rows, who polls a small table.
 
-Scans take only room that nobody uses: one big scan would push out what lookups come back to.
+Scans take only room that is not used: one big scan would push out what lookups come back to.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ChunkKey = tuple[str, int, str]
 
 
 class ChunkCache:
-    """The most recently used chunks, up to a number of bytes. Thread-safe."""
+    """The most recently used chunks, up to a number of bytes. Thread-safe by one lock."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -44,7 +44,7 @@ class ChunkCache:
             return found[0]
 
     def has_room(self, size: int) -> bool:
-        """Tell whether so many bytes can be kept at nobody's cost; half of the room is left to who picks rows."""
+        """Tell whether so many bytes can be kept without dropping others; half of the room is for single rows."""
         return self._bytes + size <= self._max_bytes // 2
 
     def put(self, key: ChunkKey, array: pa.Array) -> None:

@@ -22,7 +22,10 @@ class _Entry:
 
 
 class FilePool:
-    """Files opened on first use, the least recently used closed first. Thread-safe."""
+    """Files opened on first use, the least recently used closed first.
+
+    Thread-safe by one lock, which is not held while a file is opened.
+    """
 
     def __init__(self, disk: Disk, max_open: int) -> None:
         assert max_open > 0
@@ -61,7 +64,7 @@ class FilePool:
             self._release(entry)
 
     def drop(self, path: str) -> None:
-        """Close a file, once nobody reads it any more; no error if it is not open."""
+        """Close a file, when it is read no more; no error if it is not open."""
         with self._lock:
             entry = self._entries.pop(path, None)
             unused = entry is not None and self._let_go(entry)
@@ -87,7 +90,7 @@ class FilePool:
                 self._entries.move_to_end(path)
                 entry.readers += 1
                 return entry
-        # Opening happens outside the lock; whoever comes second throws his file away.
+        # Opening happens outside the lock; the second thread throws its file away.
         opened = self._disk.open_read(path)
         unused = [opened]
         with self._lock:

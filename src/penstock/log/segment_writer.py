@@ -3,7 +3,7 @@
 - What `append` returned for is in the file in full or, after `rollback`, not at all.
 - Bytes that were cut off are gone durably before anything is written in their place: a cut is
   synced. Otherwise a power loss could bring back a batch that was taken back, behind a new one.
-- After a failed sync nobody knows what is on the disk: the writer takes nothing more.
+- After a failed sync it is not known what is on the disk: the writer takes nothing more.
 - Space is reserved ahead of what is appended, more of it the longer the segment is: many buckets
   with a few rows each take little, and one that is written much seldom asks the file system.
 """
@@ -63,7 +63,7 @@ class SegmentWriter:
         """Create a segment; it is durable, header and name, before this returns.
 
         Space is reserved as it grows, up to `preallocate_bytes`. With a `pool` its descriptor is one of those.
-        Whoever acknowledges batches before they are synced names the machine's `boot`.
+        A writer whose batches are acknowledged before they are synced names the machine's `boot`.
 
         Raises:
             OSError: as the disk gave it; the file is removed as far as the disk allows.

@@ -102,7 +102,7 @@ class Tail:
 
 
 class Chunk:
-    """Rows of a tail in one batch, and the bare values of its columns once somebody took rows out of them."""
+    """Rows of a tail in one batch, and the bare values of its columns once rows were taken out of them."""
 
     __slots__ = ("_values", "batch")
 

@@ -54,7 +54,7 @@ class AppendFile(Protocol):
 
 
 class ReadFile(Protocol):
-    """A file open for positioned reads. Thread-safe."""
+    """A file open for positioned reads. Thread-safe: a read has no position of its own."""
 
     @property
     def size(self) -> int:

@@ -34,7 +34,7 @@ DIRECTORY_MODE: Final = 0o700
 def check_relative(path: str) -> None:
     """Refuse a path that is not relative, normal, and below the root; the root itself is ''.
 
-    A path may come from a file that somebody sent us: a backup's inventory.
+    A path may come from a file that was sent to us: a backup's inventory.
 
     Raises:
         OSError: it is none.
@@ -271,7 +271,7 @@ class LocalDisk:
         try:
             _sync_directory(path.parent)
         except PermissionError:
-            # What holds the root may be closed to us; then somebody else has made the root.
+            # What holds the root may be closed to us; then another user has made the root.
             if str(path) != self._root:
                 raise
 

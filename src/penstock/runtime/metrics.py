@@ -85,7 +85,7 @@ M = TypeVar("M", Counter, Gauge, Histogram)
 
 
 class Metrics:
-    """All metrics of a process, by name and labels. Thread-safe."""
+    """All metrics of a process, by name and labels. Thread-safe: the map has a lock, each metric its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,7 +1,7 @@
 """Wall time that does not follow a clock which jumps.
 
 The wall clock and the monotonic one go at the same pace. Where they part by more than a few minutes between two looks,
-somebody set the wall clock, rightly or wrongly: time goes on from where it was, at the pace of the monotonic clock,
+the wall clock was set, rightly or wrongly: time goes on from where it was, at the pace of the monotonic clock,
 until both agree again or the process is started anew.
 """
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("penstock")
 
 
 class SteadyClock:
-    """A `Clock` without jumps. Thread-safe."""
+    """A `Clock` without jumps. Thread-safe by one lock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class SteadyClock:
         self._jumped = False
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970 in UTC, as if nobody had set the clock."""
+        """Return milliseconds since 1970 in UTC, as if the clock had not been set."""
         with self._lock:
             wall_ms, at_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
             steady_ms = self._wall_ms + at_ms - self._at_ms

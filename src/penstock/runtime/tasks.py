@@ -50,7 +50,7 @@ class _Submitted:
 
 
 class TaskGroup:
-    """Tasks that live and end together. Thread-safe."""
+    """Tasks that live and end together. Thread-safe by its condition."""
 
     def __init__(self, clock: Clock, *, workers: int = 2, manual: bool = False) -> None:
         self._clock = clock
@@ -149,7 +149,7 @@ class TaskGroup:
             raise ClosedError("task group is closed; open the directory again")
 
     def _cancel_queued(self) -> None:
-        # A worker may take the last one at any moment: whoever waited for it here would wait for ever.
+        # A worker may take the last one at any moment: a wait for it here would last for ever.
         with suppress(queue.Empty):
             while True:
                 task = self._queue.get_nowait()

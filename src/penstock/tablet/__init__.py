@@ -8,5 +8,5 @@
   hold a view, and take no lock.
 - What a manifest names is durable before the manifest is; what it no longer names goes after that.
 
-Imports `log`, `index` and what is below them. The engine, and nobody else, imports it.
+Imports `log`, `index` and what is below them. The engine imports it; Spark's tasks read a snapshot's files with it.
 """

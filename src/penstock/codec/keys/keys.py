@@ -6,7 +6,7 @@ Invariants, spelt out in `docs/internals/key-encoding.md`:
 
 Fixed-width columns are big-endian with the sign bit flipped. Strings and binaries end in 00 00,
 with 00 inside written as 00 FF; only the last column of a key, when variable, stands raw. Keys
-never hold nulls: whoever takes rows from outside has refused them before.
+never hold nulls: the check of rows from outside has refused them before.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def decode_inventory(data: bytes, *, name: str) -> BackupInventory:
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptionError("inventory does not say what an inventory says", file=name) from error
     for path in (path for file in files for path in (file.path, file.place)):
-        # Whoever made the backup may not choose where it is restored.
+        # The maker of the backup may not choose where it is restored.
         if any(part in {"", ".", ".."} for part in path.split("/")) or "\x00" in path:
             raise CorruptionError("inventory names a file outside of its backup", file=name, named=ascii(path)[:80])
     return inventory

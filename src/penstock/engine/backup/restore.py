@@ -46,7 +46,7 @@ from penstock.runtime.local_disk import DIRECTORY_MODE, LocalDisk
 RESTORING: Final = ".restoring"
 """What the temporary name ends with, and the name itself inside a mount point."""
 MARKER: Final = "RESTORING"
-"""The file that tells a directory of an interrupted restore from one that is somebody's."""
+"""The file that tells a directory of an interrupted restore from one that belongs to a user."""
 CATALOG: Final = "catalog.json"
 """The description of a backup of version 1: the catalog alone."""
 CHUNK_BYTES: Final = 4 << 20

@@ -5,7 +5,7 @@ change is in the store first, then in memory. Every change is one commit that ex
 
 - Ids of tables and partitions are never used again, also after a crash: the counter is in the commit.
 - What is dropped is *dropping* until its directories are gone (`dropped`, `forget`), so that a crash in
-  between leaks nothing, and whoever holds a lease can still learn the schema.
+  between leaks nothing, and the holder of a lease can still learn the schema.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ TABLES_MAX: Final = 10_000
 
 
 class Catalog:
-    """Databases, tables, schemas and partitions of a node. Thread-safe; every change is durable when it returns."""
+    """Databases, tables, schemas and partitions of a node; every change is durable when it returns.
+
+    Thread-safe by the lock of its records.
+    """
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from penstock.runtime.clock import Clock
 
 
 class Partitions:
-    """Partitions of all tables. Thread-safe; every change is durable when it returns."""
+    """Partitions of all tables. Thread-safe by the lock of the records; every change is durable when it returns."""
 
     def __init__(self, records: CatalogRecords, clock: Clock) -> None:
         self._records = records
@@ -173,7 +173,7 @@ class Partitions:
             return tuple(known[partition_id] for partition_id in sorted(known) if partition_id >= since)
 
     def forget_gone(self, table_id: int, dropped_before_ms: int) -> None:
-        """Forget where partitions ended that were dropped so long ago, except those that somebody still reads.
+        """Forget where partitions ended that were dropped so long ago, except those that a reader still holds.
 
         The one that was dropped last stays known: before that the table had rows that cannot be read any more.
         """
@@ -268,7 +268,7 @@ class Partitions:
     def _first_offset(self, info: TableInfo, *, births: int) -> int:
         """Return where the logs of partitions begin that are created now: in the life after all drops so far.
 
-        Whoever was born and is not here was dropped, so nothing needs to be kept to know how many were. A name
+        A partition that was born and is not here was dropped, so nothing needs to be kept to know how many were. A name
         that comes back was dropped in between, and so gets a later life than it ever had.
         """
         drops = births - len(self._records.partitions[info.table_id])

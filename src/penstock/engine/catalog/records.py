@@ -142,7 +142,7 @@ class CatalogRecords:
         What `drops` something is also stored on a full disk.
 
         Raises:
-            ConflictError: somebody else changed the store.
+            ConflictError: another node changed the store.
         """
         if drops:
             self._make_room()

@@ -1,7 +1,7 @@
 """Leader terms: how often each bucket was taken up. A bucket that never changed hands is in term 1.
 
 The term is durable before the bucket is used under it, and goes into every batch that is written,
-so that nobody who held the bucket before can write beside the one who holds it now (I-7).
+so that no earlier leader of the bucket can write beside the present one (I-7).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FIRST: Final = 1
 
 
 class Terms:
-    """The term of every bucket of a node. Thread-safe."""
+    """The term of every bucket of a node. Thread-safe by one lock; a term is read without it."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store

@@ -38,7 +38,7 @@ class Shown(NamedTuple):
 
 
 class ChangeImages:
-    """Shows the changes of one table to a reader who asked for some of its columns. Thread-safe."""
+    """Shows the changes of one table to a reader who asked for some of its columns. Thread-safe: it never changes."""
 
     def __init__(self, schema: Schema, projection: Projection, chosen: Filter | None = None, *, before: bool) -> None:
         self.keyed = schema.keyed

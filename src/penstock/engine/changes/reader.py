@@ -38,7 +38,7 @@ FindLeft = Callable[[OpenTable, TableBucket, int], BucketId | None]
 
 
 class ChangeReader:
-    """Reads changes for all log readers of a node. Thread-safe."""
+    """Reads changes for all log readers of a node. Thread-safe: its pins have a lock, and what it reads is a view."""
 
     def __init__(self, settings: Settings, clock: Clock, find_left: FindLeft | None = None) -> None:
         self._clock = clock
@@ -226,7 +226,7 @@ def _available(table: OpenTable, view: TableView, positions: Positions) -> dict[
     found = {}
     for bucket, (start, end) in positions.items():
         tablet_view = _view(table, view, bucket)
-        # Who stood there before a truncation may go on; nobody else can stand there.
+        # Who stood there before a truncation may go on; no other reader can.
         if start < tablet_view.base and not _is_pinned(table.tablet(bucket), start):
             raise _below_base(table.name(bucket), start, tablet_view.base)
         if start > tablet_view.visible:
@@ -243,7 +243,7 @@ def _available(table: OpenTable, view: TableView, positions: Positions) -> dict[
 
 
 def _is_pinned(tablet: Tablet | None, offset: int) -> bool:
-    """Tell whether what a bucket has from an offset on is held by somebody."""
+    """Tell whether what a bucket has from an offset on is held by a pin."""
     return tablet is not None and tablet.kept_from <= offset and tablet.pins.floor() <= offset
 
 

@@ -30,7 +30,7 @@ class _Reader:
 
 
 class ReaderPins:
-    """The pins of all log readers of a node, by table and reader. Thread-safe."""
+    """The pins of all log readers of a node, by table and reader. Thread-safe by one lock."""
 
     def __init__(self, settings: Settings, clock: Clock, most: int = READERS_MAX) -> None:
         self._most = most

@@ -83,7 +83,7 @@ class WriteAdmission(Protocol):
         """Return whose changes of a bucket may be undone yet; only inside a step."""
 
     def applied(self, call: WriteCall, queued: QueuedWrite) -> None:
-        """Take notice of a write that was made in somebody's name."""
+        """Take notice of a write that was made in an owner's name."""
 
 
 TableView = Mapping[BucketId, TabletView]

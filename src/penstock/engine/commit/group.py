@@ -46,7 +46,7 @@ class OwnerStamp:
     attempt: bytes = NO_ID
 
 
-NOBODY = OwnerStamp(-1, -1)
+NO_OWNER = OwnerStamp(-1, -1)
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class QueuedWrite:
     done: PendingResult[Ranges] = field(default_factory=PendingResult)
     ranges: Ranges = field(default_factory=dict)
     ignored: int | None = None
-    stamp: OwnerStamp = NOBODY
+    stamp: OwnerStamp = NO_OWNER
     kind: BatchKind = BatchKind.DATA
     schema_id: int | None = None
     known: Schema | None = None

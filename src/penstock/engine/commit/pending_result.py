@@ -1,4 +1,4 @@
-"""What a waiting caller is told, once: a result or an error.
+"""The pending result of a call: what its caller waits for, a result or an error, told once.
 
 `concurrent.futures.Future` does the same for cancellation, callbacks and many waiters at a price
 that shows on one-row writes: its condition makes a lock for each wait. Here one lock is the gate.
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class PendingResult(Generic[T]):
-    """The outcome of one call that somebody else works on. Thread-safe."""
+    """The outcome of one call that another thread works on. Thread-safe: told once, before the gate opens."""
 
     __slots__ = ("_error", "_gate", "_result", "_told")
 

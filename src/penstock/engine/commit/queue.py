@@ -31,7 +31,7 @@ GATHER_BYTES_MAX: Final = 64 << 10
 
 
 class WriteQueue:
-    """Hands groups of writes, and single steps, to the one who takes them. Thread-safe."""
+    """Hands groups of writes, and single steps, to the one thread that takes them. Thread-safe by its condition."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class WriteQueue:
         gather_seconds_max: float = GATHER_SECONDS_MAX,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare the queue; `start_taker` is called when something waits and nobody takes."""
+        """Prepare the queue; `start_taker` is called when something waits and no thread takes."""
         self._start_taker = start_taker
         self._gather_seconds_max = gather_seconds_max
         self._monotonic = monotonic

@@ -61,7 +61,7 @@ class _Rows:
 
 
 class WriteRouter:
-    """Routes the calls of one table at one schema. Thread-safe."""
+    """Routes the calls of one table at one schema. Thread-safe: it changes a counter only, at once."""
 
     def __init__(self, info: TableInfo, schema: TabletSchema, partition_ids: PartitionIds) -> None:
         self._info = info

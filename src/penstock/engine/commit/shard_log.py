@@ -24,9 +24,9 @@ class ShardLog(Protocol):
     What another home for the log must promise:
 
     1. `append` returns when the group is durable in all of its buckets, as durable as the table's settings ask. From
-       then on whoever opens the table finds it, whole, until its buckets have sealed the rows and let go of them.
+       then on an opening of the table finds it, whole, until its buckets have sealed the rows and let go of them.
     2. A group ends in one of three ways: it is there; or `NotAppended`, and nothing of it is ever found; or
-       `NotAppended` in doubt: whoever opens the table finds it whole or not at all. Nothing else is raised.
+       `NotAppended` in doubt: an opening of the table finds it whole or not at all. Nothing else is raised.
     3. Only the last group can be in doubt. Until `settle` returns, `check` and `append` refuse.
     4. Groups stand in the order in which they were appended. Their numbers grow, also over a reopening, and a
        number is that of one group only; one that is not there may leave a gap.

@@ -10,7 +10,7 @@ from penstock.engine.commit.pending_result import PendingResult
 
 
 class SyncPool:
-    """A few daemon threads that run syncs. Thread-safe."""
+    """A few daemon threads that run syncs. Thread-safe: its queue is, and a lock starts and ends the threads."""
 
     def __init__(self, threads: int = 8) -> None:
         self._queue: queue.SimpleQueue[tuple[Callable[[], None], PendingResult[None]] | None] = queue.SimpleQueue()
@@ -52,7 +52,7 @@ class SyncPool:
 def _run(sync: Callable[[], None], answer: PendingResult[None]) -> None:
     try:
         sync()
-    except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the sync
+    except BaseException as error:  # noqa: BLE001 - handed to the caller, who waits for the sync
         answer.set_exception(error)
     else:
         answer.set_result(None)

@@ -1,7 +1,7 @@
 """The last of a disk's space: kept for what makes room, and for the next start.
 
 Writes are refused while less than a floor is free, so that manifests, metadata and the key index, which are written
-whether or not anybody calls, do not meet the very end of the disk. Others may fill it all the same. So a file holds a
+whether or not calls come, do not meet the very end of the disk. Others may fill it all the same. So a file holds a
 little space that a drop, a truncation or a start is given when there is no other.
 """
 
@@ -21,7 +21,7 @@ _FLOOR_SHARE: Final = 16
 
 
 class DiskRoom:
-    """Knows how much of a disk may be written, and holds the reserve. Thread-safe."""
+    """Knows how much of a disk may be written, and holds the reserve. Thread-safe: keeps nothing but the disk."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

@@ -39,7 +39,7 @@ TABLES: Final = "tables"
 
 
 class Storage:
-    """Opens buckets on shared parts. Thread-safe."""
+    """Opens buckets on shared parts. Thread-safe: each part has a lock of its own."""
 
     def __init__(
         self, disk: Disk, index: KeyIndex, settings: Settings, log_settings: LogSettings | None = None
@@ -114,7 +114,7 @@ class Storage:
         self._remove_durably(f"{TABLES}/{table_id}", partition_id)
 
     def _remove_durably(self, directory: str, name: int) -> None:
-        # The catalog forgets it next: after that nobody would remove what a power loss brought back.
+        # The catalog forgets it next: after that nothing would remove what a power loss brought back.
         self.disk.remove_tree(f"{directory}/{name}")
         self._pool.drop_under(f"{directory}/{name}")
         self._cache.drop_under(f"{directory}/{name}")
@@ -145,7 +145,7 @@ def _open_rocks(path: Path, settings: RocksIndexSettings | None) -> RocksKeyInde
     try:
         index = RocksKeyIndex(path, settings)
         try:
-            # Whoever opens the node asks this first; what fails then can still be made anew.
+            # The opening of a node asks this first; what fails then can still be made anew.
             index.buckets()
         except CorruptionError:
             index.close()

@@ -36,7 +36,7 @@ class Claimed:
 
 
 class LeaseClaims:
-    """Finds and pins what is to be leased. Thread-safe."""
+    """Finds and pins what is to be leased. Thread-safe: keeps nothing of its own."""
 
     def __init__(
         self, tables: OpenTables, catalog: Catalog, lease_pins: LeasePins, snapshots: Snapshots, clock: Clock

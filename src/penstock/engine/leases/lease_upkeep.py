@@ -42,7 +42,7 @@ class LeaseUpkeep:
         self._observed_ms = clock.monotonic_ms() - OBSERVE_INTERVAL_MS
 
     def run(self) -> None:
-        """End what has expired, take the snapshots that are due, free what nobody holds; to be called often."""
+        """End what has expired, take the snapshots that are due, free what is held no more; to be called often."""
         self._leases.expire()
         self._reclaim.run()
         self._snapshots.run()

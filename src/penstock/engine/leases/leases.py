@@ -29,7 +29,10 @@ Freed = Callable[[Collection[BucketId]], None]
 
 
 class Leases:
-    """The leases of a node. Thread-safe."""
+    """The leases of a node.
+
+    Thread-safe by one lock: held while a lease is stored, never while a committer is waited for.
+    """
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class Leases:
             InvalidError: id or duration are not what they may be.
             LimitError: the duration, the number of buckets, or that of leases, in all or of this caller, is above the
                 limit.
-            PermissionDeniedError: somebody else has a lease of that id.
+            PermissionDeniedError: another principal has a lease of that id.
             TableNotFoundError: a table whose newest snapshots, or whose cut, are wanted was dropped.
             UnsupportedError: it is a log table, which has no snapshots.
         """
@@ -97,7 +100,7 @@ class Leases:
 
         Raises:
             LeaseNotFoundError: it is unknown or has expired.
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
             LimitError: the duration is above the limit.
         """
         with self._lock:
@@ -114,7 +117,7 @@ class Leases:
 
         Raises:
             LeaseNotFoundError: it is unknown or has expired.
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
         """
         with self._lock:
             lease = self.own(lease_id, who)
@@ -131,7 +134,7 @@ class Leases:
 
         Raises:
             LeaseNotFoundError: it is unknown or has expired.
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
         """
         with self._lock:
             lease = self.own(lease_id, who)
@@ -139,7 +142,7 @@ class Leases:
         self._freed(lease.holds)
 
     def get(self, lease_id: str) -> Lease:
-        """Return a lease, whoever has it.
+        """Return a lease, whichever principal has it.
 
         Raises:
             LeaseNotFoundError: it is unknown or has expired.
@@ -155,7 +158,7 @@ class Leases:
 
         Raises:
             LeaseNotFoundError: it is unknown or has expired.
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
         """
         lease = self.get(lease_id)
         _check_owner(lease, who)
@@ -240,7 +243,7 @@ class Leases:
 def _check_owner(lease: Lease, who: str) -> None:
     if not may_change(who, lease.owner):
         raise PermissionDeniedError(
-            "the lease is somebody else's; choose another id", lease_id=lease.lease_id, owner=lease.owner
+            "the lease is another principal's; choose another id", lease_id=lease.lease_id, owner=lease.owner
         )
 
 

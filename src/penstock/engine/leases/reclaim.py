@@ -1,4 +1,4 @@
-"""Free space when nobody holds it any more: at once, also where nothing is written."""
+"""The reclaiming of space that is held no more: at once, also where nothing is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.model.place.bucket import BucketId
 
 
 class Reclaim:
-    """Buckets in which something was let go, and the work that follows. Thread-safe."""
+    """Buckets in which something was let go, and the work that follows. Thread-safe by one lock."""
 
     def __init__(
         self, tables: OpenTables, snapshots: Snapshots, maintenance: Maintenance, kick: Callable[[], None]

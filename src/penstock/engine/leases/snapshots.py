@@ -43,7 +43,10 @@ AT_ONCE_MAX: Final = 64
 
 
 class Snapshots:
-    """Takes and keeps the snapshots of a node. Thread-safe."""
+    """Takes and keeps the snapshots of a node.
+
+    Thread-safe: a lock for each table lets one snapshot of it be taken at a time.
+    """
 
     def __init__(
         self,
@@ -102,7 +105,7 @@ class Snapshots:
         return refused
 
     def run(self) -> None:
-        """Take the snapshots that are due, and remove those that nobody needs any more."""
+        """Take the snapshots that are due, and remove those that are needed no more."""
         for table in self._tables.all():
             try:
                 if self._is_due(table):
@@ -168,7 +171,7 @@ class Snapshots:
             if tablet is None:
                 return
             try:
-                # Nobody waits for what is done to another bucket, neither here nor in the background.
+                # No caller waits for what is done to another bucket, neither here nor in the background.
                 with self._maintenance.attending(bucket):
                     taken[bucket] = take_snapshot(
                         tablet,

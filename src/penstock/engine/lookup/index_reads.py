@@ -35,7 +35,7 @@ def read_index(committer: Committer, reads: IndexReads, *, short: bool) -> tuple
         with committer.published:
             view = committer.view
         found = _read(committer, view, reads)
-        # Whoever publishes holds this: once we have it, what we read is either all old or overtaken.
+        # The committer holds this while it publishes: once we have it, what we read is either all old or overtaken.
         with committer.published:
             if all(committer.view.get(bucket) is view[bucket] for bucket in reads):
                 return view, found

@@ -47,7 +47,7 @@ class MetadataMark:
         return max(slot[0] for slot in self._slots())
 
     def check(self, chain: Chain) -> None:
-        """Compare a store with its mark: it is there, or one commit further, which nobody was told of.
+        """Compare a store with its mark: it is there, or one commit further, which no caller was told of.
 
         Raises:
             CorruptionError: commits are lost, or the files are not of one moment.

@@ -24,7 +24,7 @@ _Entries: TypeAlias = list[Entry]
 
 
 class SqliteMetadataStore:
-    """Versioned values in one SQLite file, held by one process. Thread-safe."""
+    """Versioned values in one SQLite file, held by one process. Thread-safe by one lock."""
 
     def __init__(self, path: str | Path, *, expected: str = "") -> None:
         """Open the file, or create it, unless `expected` says what it must describe.

@@ -72,7 +72,7 @@ class Entry(NamedTuple):
 
 
 class MetadataStore(Protocol):
-    """Versioned values under names. Thread-safe."""
+    """Versioned values under names. Every implementation is thread-safe."""
 
     def get(self, key: str) -> Entry | None:
         """Return what is under a key, None if it is not there."""
@@ -104,7 +104,7 @@ def check_writes(writes: Sequence[Write]) -> None:
     if len({write.key for write in writes}) != len(writes):
         raise InvalidError("a commit names each key once", writes=len(writes))
     for write in writes:
-        # Keys may come from a backup that somebody made.
+        # Keys may come from a backup that a user made.
         if not write.key.isascii() or not write.key.isprintable():
             raise InvalidError("a metadata key is of printable ascii characters", key=ascii(write.key)[:80])
         if len(write.key) > KEY_LENGTH_MAX:

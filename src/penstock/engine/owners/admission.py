@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.engine.commit.committer import Uncommitted
-from penstock.engine.commit.group import NOBODY, OwnerStamp, QueuedWrite
+from penstock.engine.commit.group import NO_OWNER, OwnerStamp, QueuedWrite
 from penstock.engine.owners.attempts import AttemptCounts
 from penstock.engine.owners.column_locks import ColumnLocks
 from penstock.engine.owners.live_owner import LiveOwner
@@ -92,7 +92,7 @@ class OwnerAdmission:
 
     def check(self, write: QueuedWrite) -> None:
         """Raise why the owner of a write may not write now, if it may not."""
-        if write.stamp.owner != NOBODY.owner:
+        if write.stamp.owner != NO_OWNER.owner:
             self._table.committer.run(lambda: self.check_write(write.stamp))
 
     def wants_settling(self, write: QueuedWrite) -> bool:
@@ -107,7 +107,7 @@ class OwnerAdmission:
     def admit(self, write: QueuedWrite) -> None:
         """Let a write in, or raise why not."""
         stamp = write.stamp
-        owner = None if stamp.owner == NOBODY.owner else self.check_write(stamp)
+        owner = None if stamp.owner == NO_OWNER.owner else self.check_write(stamp)
         if owner is None and not len(self._store):
             return
         self.locks.check(write, owner)

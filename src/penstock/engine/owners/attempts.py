@@ -23,7 +23,7 @@ class _Count:
 
 
 class AttemptCounts:
-    """How many rows each attempt wrote since the table was opened. Thread-safe."""
+    """How many rows each attempt wrote since the table was opened. Thread-safe by one lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class AttemptCounts:
         self._doubted: set[bytes] = set()
 
     def doubt(self, attempt: bytes) -> None:
-        """Remember that an attempt wrote rows which nobody counted: the table was opened since."""
+        """Remember that an attempt wrote rows which were not counted: the table was opened since."""
         with self._lock:
             self._doubted.add(attempt)
 

@@ -1,6 +1,6 @@
 """Column locks: which columns a write needs, and who holds them. Committer only, from memory alone.
 
-A delete writes every column, also one that nobody asked for by that name: a row that goes because its
+A delete writes every column, also one that was not asked for by that name: a row that goes because its
 count is down to zero, or because its last column was cleared. Whether a write does that is known only
 from its plan, so where others hold columns such a write is planned once to find out.
 """
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.commit.conforming import conformed
-from penstock.engine.commit.group import NOBODY, QueuedWrite, WriteGroup
+from penstock.engine.commit.group import NO_OWNER, QueuedWrite, WriteGroup
 from penstock.engine.owners.live_owner import Columns, LiveOwner, outside
 from penstock.engine.owners.store import OwnerStore
 from penstock.engine.table.open_table import OpenTable
@@ -55,7 +55,8 @@ class ColumnLocks:
         columns, deletes = write.columns, _deletes(write)
         if columns is None and len(self._store):
             columns = self._sent(write)
-        self._check_others(EVERY_COLUMN if deletes else columns, NOBODY.owner if owner is None else owner.record.number)
+        besides = NO_OWNER.owner if owner is None else owner.record.number
+        self._check_others(EVERY_COLUMN if deletes else columns, besides)
         if owner is not None and deletes:
             self.check_undoable(write, owner)
         elif owner is not None:
@@ -158,7 +159,7 @@ class ColumnLocks:
     def _may_go(self, write: QueuedWrite, tablet: Tablet, request: Request) -> bool:
         """Tell whether a clear takes the last value of a row, but for those that others' undo takes back.
 
-        The row would stay for their sake, and nobody could tell after the undo that it was to go; a row that
+        The row would stay for their sake, and it could not be told after the undo that it was to go; a row that
         they deleted would come back as it was.
         """
         others = [

@@ -38,7 +38,7 @@ ID_LENGTH_MAX = 200
 
 
 class Owners:
-    """Owners of one table. Thread-safe."""
+    """Owners of one table. Thread-safe: every call is a step of the table's committer."""
 
     def __init__(self, table: OpenTable, store: MetadataStore, *, disk: Disk, settings: Settings, clock: Clock) -> None:
         self._table = table
@@ -54,13 +54,13 @@ class Owners:
         self._finish_commits()
 
     def acquire(self, call: AcquireOwner, principal: str) -> OwnerGrant:
-        """Make somebody the owner of columns; an older holder of the same id is fenced.
+        """Make a principal the owner of columns; an older holder of the same id is fenced.
 
         Raises:
             LockedError: another owner holds one of the columns.
             ConflictError: the id belongs to another incarnation.
             LimitError: the table, or this caller on it, has too many owners.
-            PermissionDeniedError: the id is somebody else's.
+            PermissionDeniedError: the id is another principal's.
             UnsupportedError: the table has no owners.
         """
         columns = self._check(call)
@@ -94,7 +94,7 @@ class Owners:
 
         Raises:
             OwnerNotFoundError: there is no such owner.
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
         """
         self._store.get(name).record.check_principal(principal)
 
@@ -237,7 +237,7 @@ class Owners:
             if other.holds(now_ms):
                 raise self.guard.locks.refusal(other)
         for other in others:
-            # Leftovers first: nobody may build on what is about to be taken back.
+            # Leftovers first: no write may build on what is about to be taken back.
             self._undo.undo(other)
             self._forget_epoch(other)
             self._store.save(other, replace(other.record, lost=True))
@@ -366,7 +366,7 @@ class Owners:
         ids = tuple(sorted({column.id for column in wanted}))
         if not ids:
             raise InvalidError("columns= names no column besides the key", columns=list(call.columns))
-        # A row that its epoch makes may go again. Whoever wrote another column of it meanwhile would be left with a
+        # A row that its epoch makes may go again. A writer of another column of it would be left with a
         # row that lacks a required value, or begins with no first value: an owner of such a column excludes all others.
         begins = any(not column.nullable or column.agg is AggFunction.FIRST_VALUE for column in wanted)
         return None if begins else ids

@@ -39,7 +39,7 @@ class OwnerRecord:
     the attempts whose staged rows are still to be applied for the committed epoch. `lost`: another
     owner took its columns; `released`: it gave them back. `resting`: its last epoch was undone, or it was
     told that it is committed, and it has neither begun another nor left. `principal` is whose owner it is;
-    None: nobody was asked who he is when it was acquired.
+    None: the caller was not asked who it is when it was acquired.
     """
 
     owner: str
@@ -80,14 +80,14 @@ class OwnerRecord:
             )
 
     def check_principal(self, who: str) -> None:
-        """Refuse whoever it does not belong to; who has the files may do anything with them.
+        """Refuse a principal that it does not belong to; the one that has the files may do anything with them.
 
         Raises:
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
         """
         if self.principal is not None and not may_change(who, self.principal):
             raise PermissionDeniedError(
-                "the owner is somebody else's; choose another id", owner=self.owner, principal=self.principal
+                "the owner is another principal's; choose another id", owner=self.owner, principal=self.principal
             )
 
     def to_bytes(self) -> bytes:

@@ -55,7 +55,7 @@ class OwnerService(ActsForPrincipal):
         self._owners: dict[int, Owners] = {}
 
     def attach(self, table: OpenTable) -> None:
-        """Keep the owners of a table that was just opened, before anybody else sees it."""
+        """Keep the owners of a table that was just opened, before any caller sees it."""
         owners = Owners(table, self._store, disk=self._disk, settings=self._settings, clock=self._clock)
         with self._lock:
             self._owners[table.info.table_id] = owners

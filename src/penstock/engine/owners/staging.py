@@ -68,7 +68,7 @@ class StagedFile:
 
 
 class StagedRows:
-    """The staged rows of one table. Thread-safe."""
+    """The staged rows of one table. Thread-safe by one lock."""
 
     def __init__(self, disk: Disk, table_id: int) -> None:
         self._disk = disk

@@ -14,13 +14,13 @@ from penstock.model.node.share import Share
 from penstock.runtime.clock import Clock
 
 RESTART_GRACE_MS = 60_000
-"""What remains of an owner's time after a restart, at least: nobody could renew while the node was down."""
+"""What remains of an owner's time after a restart, at least: it could not be renewed while the node was down."""
 USED_STEP_MS = 3_600_000
 """How far behind the stored time of last use may be: renewals are too many to store each."""
 
 
 class OwnerStore:
-    """Owners by id and by number. Changed only in the committer; reading is thread-safe."""
+    """Owners by id and by number. Changed only in the committer; other threads may read."""
 
     def __init__(self, table_id: int, store: MetadataStore, clock: Clock) -> None:
         self._table_id = table_id
@@ -131,7 +131,7 @@ class OwnerStore:
         """Store an owner's new record; in memory it counts only then.
 
         Raises:
-            ConflictError: somebody else changed it; memory has theirs now.
+            ConflictError: another node changed it; memory has theirs now.
         """
         record = replace(record, used_ms=self._clock.wall_ms())
         key, data = record_key(self._table_id, record.owner), record.to_bytes()

@@ -1,6 +1,6 @@
-"""Cuts: one offset per bucket, all of one moment, pinned while somebody reads at them.
+"""Cuts: one offset per bucket, all of one moment, pinned while a reader uses them.
 
-A cut that nobody touched for a scanner's TTL is forgotten, and its pins with it. Opening a scanner
+A cut that was not used for a scanner's TTL is forgotten, and its pins with it. Opening a scanner
 with the cut, and every page of one, touches it.
 """
 
@@ -46,7 +46,7 @@ class _OpenCut:
 
 
 class Cuts:
-    """The open cuts of a node. Thread-safe."""
+    """The open cuts of a node. Thread-safe by one lock."""
 
     def __init__(self, settings: Settings, clock: Clock, most: int = CUTS_MAX) -> None:
         self._most = most
@@ -241,7 +241,7 @@ def _pinned_together(tables: Sequence[OpenTable], holders: Sequence[PinHolder]) 
 def _views_together(tables: Sequence[OpenTable]) -> list[TableView]:
     """Return views of one moment: while it looks, no table publishes, so nothing is acknowledged in between."""
     with ExitStack() as stack:
-        # In the order of ids, whoever asks; nobody else holds two of these locks.
+        # In the order of ids, in every thread; no other code holds two of these locks.
         for table in sorted(tables, key=lambda table: table.info.table_id):
             stack.enter_context(table.committer.published)
         return [table.view for table in tables]

@@ -1,9 +1,9 @@
-"""Named cuts: the first to ask under a name fixes the cut, everybody after that gets the same one.
+"""Named cuts: the first call under a name fixes the cut, later ones get the same.
 
 The tasks of one job run on many machines and know nothing of each other but the job's name. A named
-cut gives them one snapshot of a table without anybody planning it. It is pinned while it is in use and
+cut gives them one snapshot of a table without a planner. It is pinned while it is in use and
 for a time after that, and written down, so that a task that is tried again after a restart of the node
-gets the same offsets. A restart drops the pins: until somebody asks again, retention alone protects them.
+gets the same offsets. A restart drops the pins: until a task asks again, retention alone protects them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Wanted:
 
 
 class NamedCuts:
-    """The named cuts of a node. Thread-safe."""
+    """The named cuts of a node. Thread-safe by one lock, held while a cut is stored."""
 
     def __init__(self, metadata: MetadataStore, clock: Clock, most: int = CUTS_MAX) -> None:
         self._metadata = metadata
@@ -99,7 +99,7 @@ class NamedCuts:
         return Cut(key, {table.name(bucket): offset for bucket, offset in cut.offsets.items()})
 
     def reap(self) -> int:
-        """Let go of the cuts that nobody used for their time; return how many."""
+        """Let go of the cuts that were not used for their time; return how many."""
         with self._lock:
             return self._let_go()
 

@@ -21,7 +21,7 @@ THREADS: Final = 2
 
 
 class Place:
-    """Room for one page. Free again once nobody holds it: the page was taken, or its session is gone."""
+    """Room for one page. Free again when it is held no more: the page was taken, or its session is gone."""
 
     __slots__ = ("_free",)
 
@@ -43,7 +43,7 @@ class WaitingPage(NamedTuple):
 
 
 class ReadAhead:
-    """Reads pages in threads of its own. Thread-safe."""
+    """Reads pages in threads of its own. Thread-safe: places and pages move by single calls of lists."""
 
     def __init__(self, places: int = PLACES) -> None:
         self._free: list[None] = [None] * places
@@ -70,6 +70,6 @@ class ReadAhead:
 
 
 def _read(read: Callable[[Place], None], place: Place) -> None:
-    # Whoever asks for the page will meet the same error, and is the one to be told.
+    # The reader that asks for the page will meet the same error, and is the one to be told.
     with suppress(PenstockError):
         read(place)

@@ -1,4 +1,4 @@
-"""Which scan sessions there are: found again, limited, expired, closed.
+"""The registry of scan sessions: found again, limited, expired, closed.
 
 - A slot is taken before a scan is opened and given back when its session goes. A caller with a name has a
   share of the slots, of each bucket and in all.
@@ -31,7 +31,7 @@ Generation = tuple[int, int]
 
 
 class ScannerRegistry:
-    """The scan sessions of a node. Thread-safe; takes no session's lock while it holds its own."""
+    """The scan sessions of a node. Thread-safe by one lock; takes no session's lock while it holds its own."""
 
     def __init__(self, settings: Settings, clock: Clock, metrics: Metrics) -> None:
         self._settings = settings
@@ -120,7 +120,7 @@ class ScannerRegistry:
 
         Raises:
             UnknownOrExpiredScannerError: there is none, or not any more.
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
         """
         with self._lock:
             session = self._sessions.get(scanner_id) or self._drained.get(scanner_id)
@@ -167,7 +167,7 @@ class ScannerRegistry:
         """End a session of the principal `who`; idempotent.
 
         Raises:
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
         """
         with self._lock:
             session = self._sessions.get(scanner_id) or self._drained.get(scanner_id)
@@ -176,7 +176,7 @@ class ScannerRegistry:
                 self._remove(session)
 
     def kill(self, scanner_id: str) -> None:
-        """End anybody's session.
+        """End a session, whichever principal has it.
 
         Raises:
             UnknownOrExpiredScannerError: there is none.

@@ -2,7 +2,7 @@
 
 A token names the snapshot and the offset to go on from, so any node that holds the bucket can serve
 the rest, after a restart too. The bytes are in `docs/internals/resume-token.md`. They come back from
-outside: the checksum finds damage, the ranges find the rest, and whoever opens a scan from a token
+outside: the checksum finds damage, the ranges find the rest, and the opening of a scan from a token
 checks it against the table as it checks any request.
 """
 

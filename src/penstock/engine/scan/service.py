@@ -165,7 +165,7 @@ class ScanService(PassCalls):
         Raises:
             InvalidScanRequestError: any other number; the session is intact.
             UnknownOrExpiredScannerError: there is no such session, or not any more.
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
             NotLeaderError: this node does not lead the bucket any more.
         """
         self._check_open()
@@ -205,7 +205,7 @@ class ScanService(PassCalls):
         """End a session; idempotent, and safe while a page of it is being read.
 
         Raises:
-            PermissionDeniedError: it is somebody else's.
+            PermissionDeniedError: it is another principal's.
         """
         self._registry.close(scanner_id, self._principal)
 
@@ -214,7 +214,7 @@ class ScanService(PassCalls):
         self._registry.forsake(scanner_id)
 
     def kill(self, scanner_id: str) -> None:
-        """End anybody's session.
+        """End a session, whichever principal has it.
 
         Raises:
             UnknownOrExpiredScannerError: there is none.

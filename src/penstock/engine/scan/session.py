@@ -95,7 +95,7 @@ class ScanSession:
         return self._shown(span, rows)
 
     def read_ahead(self, place: Place) -> None:
-        """Read the next page, for whoever asks for it; without a limit only, which it might be beyond."""
+        """Read the next page, for the reader who will ask for it; without a limit only, which it might be beyond."""
         with self.lock:
             if self.reader is not None and self.limit is None and self.ahead is None:
                 self.ahead = WaitingPage(*self.reader.next(None), place)

@@ -1,4 +1,4 @@
-"""Buckets of partitions that were dropped while somebody read them: gone for everyone else, open for him."""
+"""Dropped buckets: those of dropped partitions that a reader or a lease still holds. Only their holders find them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.tablet.tablet import Tablet
 
 
 class DroppedBuckets:
-    """The buckets of one table that its view has no more. Thread-safe."""
+    """The buckets of one table that its view has no more. Thread-safe by one lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

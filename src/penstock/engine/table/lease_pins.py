@@ -1,7 +1,7 @@
-"""Who holds which bucket, and at which offset: for every bucket that is opened, whenever that is.
+"""The pins of leases: which lease holds which bucket at which offset, for buckets opened at any time.
 
 A bucket may be opened late, given up and taken up again, or reopened after a failure: each time it
-is protected again before anybody else sees it. Holding changes this table first and the bucket then,
+is protected again before any caller sees it. Holding changes this table first and the bucket then,
 so that no bucket is ever open without the pins that this table names.
 """
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("penstock")
 
 
 class LeasePins:
-    """Holders by bucket. Thread-safe."""
+    """Holders by bucket. Thread-safe by one lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,7 +64,7 @@ class LeasePins:
             }
 
     def has(self, table_id: int, partition_id: int | None = None) -> bool:
-        """Tell whether anybody holds a bucket of a table, or of one partition of it."""
+        """Tell whether a lease holds a bucket of a table, or of one partition of it."""
         with self._lock:
             if partition_id is None:
                 return self._tables[table_id] > 0

@@ -46,7 +46,7 @@ OpenTablets = Callable[[Mapping[BucketId, int], TabletSchema, MergeRule], dict[B
 
 
 class OpenTable:
-    """One open table. Thread-safe."""
+    """One open table. Thread-safe: a lock for names and partitions, and the committer for all that is in buckets."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class OpenTable:
         """Return how users name a bucket.
 
         Raises:
-            PartitionNotFoundError: its partition was dropped, and nobody reads it any more.
+            PartitionNotFoundError: its partition was dropped, and it is read no more.
         """
         found = self.find_name(bucket)
         if found is None:
@@ -92,7 +92,7 @@ class OpenTable:
         return found
 
     def find_name(self, bucket: BucketId) -> TableBucket | None:
-        """Return how users name a bucket; None if its partition was dropped, and nobody reads it any more."""
+        """Return how users name a bucket; None if its partition was dropped, and it is read no more."""
         return self._names.get(bucket) or self.dropped.name(bucket)
 
     def tablet(self, bucket: BucketId) -> Tablet | None:
@@ -160,7 +160,7 @@ class OpenTable:
         guard = self.committer.guard
         if call.owner is not None:
             if guard is None:
-                raise UnsupportedError("nobody keeps owners of this table", table=self.info.path)
+                raise UnsupportedError("this table keeps no owners; open it through an engine", table=self.info.path)
             guard.stamp(call, queued, principal)
         # Before it is written: a partition may be dropped as soon as it is.
         names = {bucket: self.name(bucket) for bucket in queued.parts}
@@ -253,7 +253,7 @@ class OpenTable:
     def _leave(self, partition: PartitionInfo, ids: list[BucketId]) -> None:
         """Fix where a partition ends: a write is before that, or comes too late. Committer only."""
         tablets = {bucket: self.committer.tablets.get(bucket) for bucket in ids}
-        # One that nobody leads just now is opened to see where it ends.
+        # One that is not led just now is opened to see where it ends.
         closed = self._opened({partition: [bucket for bucket, tablet in tablets.items() if tablet is None]})
         leaving = [tablet or closed[bucket] for bucket, tablet in tablets.items()]
         ends = [tablet.view.visible for tablet in leaving]

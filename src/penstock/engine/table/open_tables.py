@@ -30,10 +30,10 @@ from penstock.tablet.view.pins import PinKind
 
 
 class OpenTables:
-    """Live tables by id. Thread-safe.
+    """The tables that are open, by id. Thread-safe by two locks: one for the map, one for removing what was dropped.
 
-    What is dropped while somebody holds it vanishes for everyone else, and is removed by `finish_drops`
-    when nobody does any more.
+    What is dropped while a reader or a lease holds it vanishes for all others, and is removed by `finish_drops`
+    when it is held no more.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class OpenTables:
         self._dropping: dict[int, OpenTable] = {}
         self._closed = False
         self.on_open: Callable[[OpenTable], None] = lambda table: None
-        """Called with a table that was just opened, before anybody else sees it."""
+        """Called with a table that was just opened, before any caller sees it."""
         self.is_awaited: Callable[[int, int], bool] = lambda table_id, partition_id: False
-        """Tells whether somebody follows a table who cannot have heard of a partition yet."""
+        """Tells whether a reader follows a table who cannot have heard of a partition yet."""
         # Their readers may come back: to them the restart of a node is a pause.
         self._waiting = set(catalog.partitions.dropped())
         self._waiting_until_ms = clock.monotonic_ms() + grace.ttl_ms
@@ -88,7 +88,7 @@ class OpenTables:
             return table
 
     def holding(self, bucket: BucketId) -> OpenTable:
-        """Return the table that has a bucket, for somebody who holds the bucket: it may be dropped since.
+        """Return the table that has a bucket, for the holder of the bucket: it may be dropped since.
 
         Raises:
             TableNotFoundError: the table is gone.
@@ -109,7 +109,7 @@ class OpenTables:
         return table
 
     def _open_dropped(self, table: OpenTable, bucket: BucketId) -> None:
-        """Open a bucket that left with its partition, while nobody removes its files.
+        """Open a bucket that left with its partition, while its files are not being removed.
 
         Raises:
             PartitionNotFoundError: they were removed.
@@ -178,12 +178,12 @@ class OpenTables:
         return [(table, tablet) for table in self.all() for tablet in list(table.committer.tablets.values())]
 
     def drop(self, info: TableInfo) -> None:
-        """Let go of a dropped table and remove its files, now or when nobody holds it any more."""
+        """Let go of a dropped table and remove its files, now or when it is held no more."""
         with self._lock:
             table = self._tables.pop(info.table_id, None)
             if table is not None:
                 self._dropping[info.table_id] = table
-        # From here on nobody new can hold it.
+        # From here on it gets no new holder.
         if not self._lease_pins.has(info.table_id):
             self.finish_drops()
         elif table is not None:
@@ -203,14 +203,14 @@ class OpenTables:
     def drop_partition(
         self, table_id: int, values: Mapping[str, object] | PartitionInfo, *, if_exists: bool = False
     ) -> PartitionInfo | None:
-        """Drop a partition and return it; its files go now, or when nobody holds or reads it any more.
+        """Drop a partition and return it; its files go now, or when it is held and read no more.
 
         Raises:
             PenstockError: as `OpenTable.drop_partition` has it.
         """
         partition = self.get(table_id).drop_partition(values, if_exists=if_exists)
         if partition is not None:
-            # Nobody new can hold or read it.
+            # It gets no new holder or reader.
             self._remove_partition(table_id, partition.partition_id)
         return partition
 

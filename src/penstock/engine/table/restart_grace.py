@@ -17,7 +17,7 @@ HOLDER: Final = PinHolder(PinKind.GRACE)
 
 
 class RestartGrace:
-    """Buckets whose base waits for readers from before. Thread-safe."""
+    """Buckets whose base waits for readers from before. Thread-safe by one lock."""
 
     def __init__(self, ttl_ms: int, clock: Clock) -> None:
         self.ttl_ms = ttl_ms

@@ -65,7 +65,7 @@ class _Done:
 
 
 class Maintenance:
-    """Keeps the buckets of a node in shape. Thread-safe."""
+    """Keeps the buckets of a node in shape. Thread-safe: a lock for each bucket lets one step run at a time."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Maintenance:
         """Make every log durable: beside other work, which may take longer than the interval."""
         for table, tablet in self._tables.tablets():
             if tablet.standing.takes_writes:
-                # Closed, dropped or failed meanwhile: its state says so to whoever asks.
+                # Closed, dropped or failed meanwhile: its state says so.
                 with suppress(ClosedError, NotFoundError, BucketFailedError):
                     table.committer.run(tablet.sync_log)
 
@@ -188,7 +188,7 @@ class Maintenance:
                 self._compact(table, tablet, tablet.view.visible if everything else None, prompt=True)
 
     def truncate(self, table: OpenTable) -> int:
-        """Hide what a log table has from new readers and remove what nobody needs; return how many rows went."""
+        """Hide what a log table has from new readers and remove what is needed no more; return how many rows went."""
         rows, view = 0, table.view
         for tablet in [t for t in table.committer.tablets.values() if t.bucket in view]:
             with self.attending(tablet.bucket):
@@ -213,7 +213,7 @@ class Maintenance:
                     self._checkpoint(table, tablet)
                 self._compact(table, tablet, target, prompt=True)
             except (ClosedError, NotFoundError, BucketFailedError):
-                return  # closed, dropped or failed meanwhile: its state says so to whoever asks
+                return  # closed, dropped or failed meanwhile: its state says so
 
     def checkpoint_before_close(self) -> None:
         """Save what the next open would have to replay, where that is much."""
@@ -254,7 +254,7 @@ class Maintenance:
                 if due or self._compaction_is_due(table, tablet):
                     self._compact(table, tablet, None, prompt=False)
         except (ClosedError, NotFoundError, BucketFailedError):
-            return  # closed, dropped or failed meanwhile: its state says so to whoever asks
+            return  # closed, dropped or failed meanwhile: its state says so
         except (CorruptionError, OSError):
             # A bucket that is dropped meanwhile takes its files along, and a file that is missing looks like damage.
             if tablet.standing.takes_writes:
@@ -322,7 +322,7 @@ class Maintenance:
             except OSError as error:
                 refused.append(error)
             except (ClosedError, NotFoundError, BucketFailedError):
-                continue  # closed, dropped or failed meanwhile: its state says so to whoever asks
+                continue  # closed, dropped or failed meanwhile: its state says so
         return refused
 
     def _expire_partitions(self) -> None:

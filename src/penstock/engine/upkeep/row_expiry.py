@@ -104,7 +104,7 @@ class RowExpiry:
                 try:
                     self._expire(table, tablet, known)
                 except (ClosedError, NotFoundError, BucketFailedError):
-                    continue  # closed, dropped or failed meanwhile: its state says so to whoever asks
+                    continue  # closed, dropped or failed meanwhile: its state says so
                 except (CorruptionError, OSError) as error:
                     # A bucket that is dropped meanwhile takes its files along.
                     if tablet.standing.takes_writes:

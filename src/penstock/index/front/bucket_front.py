@@ -60,7 +60,7 @@ class _Asked(NamedTuple):
 
 
 class BucketFront:
-    """The front of one bucket. Thread-safe."""
+    """The front of one bucket. Thread-safe by one lock for its table, and one that lets one drain run at a time."""
 
     def __init__(self, bucket: BucketId, inner: KeyIndex, wide: WideHash, memory: FrontMemory) -> None:
         self._bucket = bucket
@@ -184,7 +184,7 @@ class BucketFront:
 
     def forget(self) -> bool:
         """Give the table's memory back; False if it has none to speak of, is in use, or has dirty keys in it."""
-        # Whoever asks may hold another front's lock: waiting for this one could be for ever.
+        # The caller may hold another front's lock: waiting for this one could be for ever.
         if self._table.is_small or not self._lock.acquire(blocking=False):
             return False
         try:
@@ -226,7 +226,7 @@ class BucketFront:
         found = np.array(offsets, np.int64)
         if UNKNOWN in offsets:
             unknown = found == UNKNOWN
-            # Not remembered: that would cost more than asking again, and whoever writes them makes them known.
+            # Not remembered: that would cost more than asking again, and a write makes them known.
             sought = keys if unknown.all() else keys.filter(unknown)
             found[unknown] = NO_OFFSET if complete else self._inner.get_many(self._bucket, sought)
         return found

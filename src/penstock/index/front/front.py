@@ -25,7 +25,10 @@ from penstock.model.place.bucket import BucketId
 
 
 class FrontedKeyIndex:
-    """Primary key to offset in memory, over an index that survives. Thread-safe."""
+    """Primary key to offset in memory, over an index that survives.
+
+    Thread-safe: each bucket's front has a lock, and one more is held while a front is opened.
+    """
 
     def __init__(self, inner: KeyIndex, settings: FrontSettings | None = None) -> None:
         self._inner = inner

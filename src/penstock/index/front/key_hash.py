@@ -5,8 +5,8 @@ the integer, so it is the key: there are no collisions at all, and the keys can 
 
 *Wide* keys have a fingerprint of 128 bits, four sums over the key's 32-bit pieces and its length, each with
 its own random 64-bit coefficients, of which the upper half counts (multilinear hashing, strongly universal).
-Whatever two keys are chosen, by chance or by somebody who wants them to collide, they share a fingerprint
-with probability 2**-128 over the coefficients, which nobody sees: they never leave the process, and neither
+Whatever two keys are chosen, by chance or by a caller who wants them to collide, they share a fingerprint
+with probability 2**-128 over the coefficients, which no caller sees: they never leave the process, and neither
 does a fingerprint. Among 20 million keys any two collide with probability below 2**-79, less than that of the
 memory flipping a bit unnoticed. So a fingerprint is taken for the key, and no row is read to make sure.
 """
@@ -87,7 +87,7 @@ class NarrowHash:
 
 
 class WideHash:
-    """Fingerprints of any keys: 128 bits, strongly universal. Thread-safe."""
+    """Fingerprints of any keys: 128 bits, strongly universal. Thread-safe: the coefficients never change."""
 
     words: Final = WIDE_WORDS
 

@@ -1,7 +1,7 @@
 """The log of one bucket in segments: where its changes become durable.
 
 What was appended is taken back or kept, in whole: `keep` is the point from which on it stays. After a failed sync
-nobody knows what the disk has: the bucket's standing is failed then, and the log refuses until it is reopened.
+it is not known what the disk has: the bucket's standing is failed then, and the log refuses until it is reopened.
 """
 
 from __future__ import annotations

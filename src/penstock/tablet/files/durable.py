@@ -1,4 +1,4 @@
-"""How far the log of a bucket must reach, as others know it: who was told of an offset may count on it."""
+"""How far the log of a bucket must reach, as its index, owners and leases know it: callers were told of offsets."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class FoundLog:
         """Tell whether a power loss may have taken what was acknowledged.
 
         Only of the last segment: the others were finished with a sync. While the machine runs nothing that was
-        written is lost, whoever was killed.
+        written is lost, whichever process was killed.
         """
         return bool(self.segments) and self.segments[-1][1].boot not in {SYNCED, self.files.disk.boot_id()}
 
@@ -113,7 +113,7 @@ class FoundLog:
         """
         self.files.remove(self._sealed)
         if self._unfinished is not None:
-            # Behind a younger segment nobody could tell any more that its creation never finished.
+            # Behind a younger segment it could not be told any more that its creation never finished.
             self.files.remove_durably(self._unfinished)
         elif self.segments:
             name, segment = self.segments[-1]

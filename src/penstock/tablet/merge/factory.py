@@ -23,6 +23,6 @@ RULES: Final[Mapping[MergeEngine, Callable[[TableSpec], MergeRule]]] = {
 
 
 def merge_rule(table: TableSpec) -> MergeRule:
-    """Return the rule by which a table merges rows; a log table has one that nobody asks."""
+    """Return the rule by which a table merges rows; that of a log table is never asked."""
     rule = RULES[table.merge_engine or MergeEngine.LAST_ROW](table)
     return RequiredColumns(rule, table.schema) if required_columns(table.schema) else rule

@@ -51,7 +51,7 @@ class Request:
     tables `mode` says what the values are, and `retracts` marks rows that take theirs back.
     `exact`: the rows are whole images, stored as they are, whatever the rule. `calls` numbers the call
     that each row came with, ascending, where several are planned together; None: one call. A live row at
-    `doubted` or later may be there only by changes that somebody else's undo takes back: who writes it makes a
+    `doubted` or later may be there only by changes that another owner's undo takes back: a write of it is a
     change, though he leaves it as it is. None: there is no such row.
 
     A live row below `aged` was written so long ago that a write of it is to be seen in the log: it makes a change, too,

@@ -1,6 +1,6 @@
 """Read a snapshot straight from storage: no engine, no index, no lock, only its files.
 
-Whoever reads so holds a lease on the snapshot: that is what keeps the files.
+The reader holds a lease on the snapshot: that is what keeps the files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.tablet.view.view import TabletView
 
 
 class SnapshotReader:
-    """Reads the rows of one snapshot. Thread-safe."""
+    """Reads the rows of one snapshot. Thread-safe: it never changes."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         """Open the snapshot whose file is at `path`, relative to the disk.

@@ -23,7 +23,7 @@ from penstock.tablet.snapshots.snapshot_reader import SnapshotReader
 
 
 class StoredSnapshot:
-    """One snapshot of one bucket, read from its files. A context manager; thread-safe."""
+    """One snapshot of one bucket, read from its files. A context manager; thread-safe: it never changes."""
 
     def __init__(self, directory: str | Path | Disk, path: str | None) -> None:
         """Open the snapshot at `path` (as `Snapshot.path` has it) of a data directory.

@@ -1,7 +1,7 @@
 """The snapshots of one bucket: what there is, who holds which, and when one may go.
 
 A snapshot is a pin at its offset and a list of files that stay, for as long as its file is there. It
-is there while it is among the newest, or while somebody holds it; holding one and removing one are
+is there while it is among the newest, or while a lease holds it; holding one and removing one are
 decided under one lock. Numbers are never used twice: the newest snapshot always stays, and a partition that
 comes back under its name begins with numbers of its own.
 """
@@ -26,7 +26,7 @@ LIFE_SNAPSHOTS: Final = 100_000
 
 
 class TabletSnapshots:
-    """The snapshots of a bucket that is open. Thread-safe."""
+    """The snapshots of a bucket that is open. Thread-safe by one lock."""
 
     def __init__(self, files: BucketFiles, pins: Pins) -> None:
         self._files = files
@@ -177,7 +177,7 @@ class TabletSnapshots:
         return self._files.kept.let_go(snapshot_id)
 
     def _check_whole(self, snapshot: SnapshotFile, path: str) -> None:
-        """Refuse a snapshot that does not fit its bucket: whoever removes one removes its own file first."""
+        """Refuse a snapshot that does not fit its bucket: a removal takes its own file first."""
         if snapshot.bucket != self._files.bucket:
             raise CorruptionError("snapshot belongs to another bucket", file=path, bucket=snapshot.bucket)
         if snapshot.offset < self._pins.base:

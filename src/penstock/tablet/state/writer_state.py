@@ -36,7 +36,7 @@ class WriterState:
         """Return where this batch is, if it was applied before; None if it is new.
 
         Raises:
-            SequenceError: older than what is remembered, so nobody can tell whether it was applied.
+            SequenceError: older than what is remembered, so it is not known whether it was applied.
         """
         recent = self._writers.get(writer_id, ())
         for applied in recent:

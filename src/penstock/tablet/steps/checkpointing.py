@@ -5,7 +5,7 @@ that are stored while it runs are at C or beyond, so they are left out by value 
 The index is flushed after C is taken, so it survives with at least C applied: the base may go up
 to C and the index will never be found behind it.
 
-Sealing, checkpoints and compaction of one bucket replace each other's files: whoever calls them
+Sealing, checkpoints and compaction of one bucket replace each other's files: their caller
 sees to it that they run one after the other, and never inside the committer, which they wait for.
 """
 

@@ -1,6 +1,6 @@
 """What undo does to each key: a pure function of the changes since the first one to be undone.
 
-Undo makes a bucket what it would be if some changes had never been made, and nobody else's were
+Undo makes a bucket what it would be if some changes had never been made, and no others were
 touched. All of it follows from the log:
 
 - A change is *undone* if a later undo of its owner met the same key, written when the owner's last
@@ -10,12 +10,12 @@ touched. All of it follows from the log:
 - A key lives on afterwards as the last surviving change after the first undone one left it; without
   one, as it was before.
 - What was before is asked of the changes that count now. Another undo may have taken back, since then, what the
-  first change stood on: a row made or deleted by somebody else's epoch. So the key's *origin* is the first change
+  first change stood on: a row made or deleted by another owner's epoch. So the key's *origin* is the first change
   that such an undo took back; from there on only surviving changes are heard.
 - A row that an undo kept only for others' sake is written as an *orphan*. In logs that no longer have what
   that undo took back, it says that the key did not exist before.
 - A row without a value where one is required must not be. Where an undo would leave one, the key is left
-  alone. With locks nobody writes a row that another's epoch may take back so, but in older logs.
+  alone. With locks no owner writes a row that another's epoch may take back so, but in older logs.
 """
 
 from __future__ import annotations

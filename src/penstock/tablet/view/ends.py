@@ -4,8 +4,8 @@ A row's end is the offset of the change that replaced it, OFFSET_MAX while it is
 visible at X iff r < X <= end[r]. A writer only ever stores ends that are >= every open X, and an
 aligned 8-byte store is not torn, so readers look at the array while it is written and take no lock.
 
-Only the committer stores. A change ends only a live row (I-9): anything else means that whoever
-planned the change looked at a stale index.
+Only the committer stores. A change ends only a live row (I-9): anything else means that
+the plan of the change looked at a stale index.
 """
 
 from __future__ import annotations

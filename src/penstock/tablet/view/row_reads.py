@@ -18,7 +18,7 @@ def read_row(view: TabletView, offset: int, stored: pa.Schema) -> list[pa.Array]
     """Return the stored columns of the row at an offset; they share the memory of its block.
 
     Raises:
-        CorruptionError: the row is not in the log, so whoever named it is stale.
+        CorruptionError: the row is not in the log, so the index or the change that named it is stale.
         OSError: as the disk gave it.
     """
     place = bisect_right(view.spans, offset, key=lambda span: span.start) - 1

@@ -95,7 +95,7 @@ class TabletView:
         """Find the rows of these offsets.
 
         Raises:
-            CorruptionError: one is not retained, so whoever named it is stale.
+            CorruptionError: one is not retained, so the index or the change that named it is stale.
         """
         if (found := self._in_one_run(offsets)) is not None:
             return found

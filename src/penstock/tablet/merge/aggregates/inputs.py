@@ -16,7 +16,7 @@ from penstock.tablet.merge.aggregates.segments import Mask, Segments
 
 
 class SlotRefusedError(Exception):
-    """The value of one slot cannot be stored; whoever knows the key says so to the writer."""
+    """The value of one slot cannot be stored; the rule, which knows the key, says so to the writer."""
 
     def __init__(self, slot: int, kind: type[InvalidError], message: str, **facts: Any) -> None:
         super().__init__(message)
