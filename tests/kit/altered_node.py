@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from tests.kit.memory_key_index import MemoryKeyIndex
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 
 from penstock.client.connection import Connection
 from penstock.engine.engine import Engine
 from penstock.engine.home.storage import Storage
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.metadata.store import Put, Write
 from penstock.engine.settings import Settings
 from penstock.engine.table.open_table import OpenTable

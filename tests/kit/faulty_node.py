@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from tests.kit.memory_key_index import MemoryKeyIndex
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 
 from penstock.client.connection import Connection, connect
 from penstock.engine.engine import Engine
 from penstock.engine.home.storage import Storage
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.settings import Settings
 from penstock.model.place.bucket import TableBucket
 from penstock.runtime.clock import SystemClock

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 from tests.kit.memory_key_index import MemoryKeyIndex
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 
 from penstock.engine.catalog.catalog import Catalog
 from penstock.engine.catalog.terms import Terms
 from penstock.engine.commit.sync_pool import SyncPool
 from penstock.engine.home.storage import Storage
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.settings import Settings
 from penstock.engine.table.open_table import OpenTable
 from penstock.errors import BucketFailedError, ClosedError, PenstockError

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.kit.memory_key_index import MemoryKeyIndex
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 
 from penstock.engine.engine import Engine
 from penstock.engine.home.storage import Storage
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.settings import Settings
 from penstock.model.place.bucket import TableBucket
 from penstock.runtime.tasks import TaskGroup

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 from tests.kit.memory_key_index import MemoryKeyIndex
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 from tests.kit.open_table import take_up
 
 from penstock.engine.catalog.catalog import Catalog
 from penstock.engine.catalog.terms import Terms
 from penstock.engine.commit.sync_pool import SyncPool
 from penstock.engine.home.storage import Storage
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.metadata.store import Entry, Write
 from penstock.engine.owners.attempt_ends import end_attempt
 from penstock.engine.owners.owners import Owners

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 from tests.kit.open_table import OpenTableRig
 
 from penstock.engine.catalog.identity import Identity
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.metadata.store import MetadataStore
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.named_cuts import NamedCuts

@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.kit.memory_key_index import MemoryKeyIndex
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 
 from penstock.codec.stored.lease_record import decode_lease
 from penstock.engine.engine import Engine
 from penstock.engine.home.storage import Storage
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.settings import Settings
 from penstock.engine.table.open_table import OpenTable
 from penstock.errors import LeaseNotFoundError, PenstockError

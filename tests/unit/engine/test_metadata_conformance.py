@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.metadata.sqlite_store import SqliteMetadataStore
 from penstock.engine.metadata.store import (
     ABSENT,

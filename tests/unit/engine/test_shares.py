@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 from tests.kit.open_table import open_tables, pins
 
 from penstock.engine.changes.reader_pins import ReaderPins
 from penstock.engine.engine import Engine
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.named_cuts import NamedCuts
 from penstock.engine.settings import Settings

@@ -18,8 +18,9 @@ from penstock.engine.leases.leased_buckets import NothingLeased
 from penstock.engine.leases.service import SnapshotLister
 from penstock.engine.leases.store import LeaseStore
 from penstock.engine.lookup.service import LookupService
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.metadata.read_copy import read_entries
-from penstock.engine.metadata.store import WRITES_MAX, Entry, MemoryMetadataStore, Put
+from penstock.engine.metadata.store import WRITES_MAX, Entry, Put
 from penstock.engine.read_only.refusal import ReadingFacet
 from penstock.engine.read_only.scanned_index import ScannedIndex
 from penstock.engine.read_only.storage import ReadOnlyStorage

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 
 from penstock.engine.catalog.catalog import Catalog
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.metadata.store import Entry, Put, Write
 from penstock.errors import (
     AlreadyExistsError,

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.kit.memory_key_index import MemoryKeyIndex
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 
 from penstock.client.connection import Connection
 from penstock.client.table import Table
@@ -25,6 +24,7 @@ from penstock.codec.stored.lease_record import Hold, LeaseRecord, decode_lease, 
 from penstock.engine.engine import Engine
 from penstock.engine.home.storage import Storage
 from penstock.engine.leases.store import LeaseStore
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.metadata.sqlite_store import SqliteMetadataStore
 from penstock.engine.metadata.store import Delete, MetadataStore, Put
 from penstock.engine.settings import Settings

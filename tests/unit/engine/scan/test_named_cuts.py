@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 from tests.kit.open_table import OpenTableRig, bucket, open_tables, pins, write
 
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.scan.named_cuts import PREFIX, NamedCuts
 from penstock.errors import InvalidError
 from penstock.model.node.principal import LOCAL

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 from tests.kit.open_table import OpenTableRig, bucket, delete, open_tables, pins, write
 from tests.kit.scan_service import scan_service
 
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.scan import page_reader
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.resume_token import ResumeToken

@@ -7,10 +7,10 @@ import errno
 import pyarrow as pa
 import pytest
 from tests.kit.memory_key_index import MemoryKeyIndex
-from tests.kit.memory_metadata_store import MemoryMetadataStore
 
 from penstock.engine.engine import Engine
 from penstock.engine.home.storage import Storage
+from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.settings import Settings
 from penstock.errors import OffsetOutOfRangeError
 from penstock.log.settings import LogSettings

@@ -1,4 +1,4 @@
-"""A metadata store without a file: the engine's tests stand on it, and it passes the store's conformance suite."""
+"""A metadata store in memory: of a node that keeps nothing. It passes the suite that the store on disk passes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.errors import ClosedError
 
 
 class MemoryMetadataStore:
-    """A metadata store that lasts as long as its object."""
+    """A metadata store that lasts as long as its object. Thread-safe by one lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
