@@ -15,6 +15,7 @@ from tests.kit.altered_reads import PATH, AlteredReads, Handle
 
 from penstock.client.hold.owner import Owner
 from penstock.errors import LockedError, SchemaMismatchError
+from penstock.model.table.merge_engine import MergeEngineLike
 
 
 class AlteredLife(AlteredReads):
@@ -23,7 +24,7 @@ class AlteredLife(AlteredReads):
     def __init__(self, random: Random) -> None:
         self.random = random
         self.node = AlteredNode()
-        self.engine = random.choice(("last_row", "last_row", "last_row", "first_row", "versioned"))
+        self.engine: MergeEngineLike = random.choice(("last_row", "last_row", "last_row", "first_row", "versioned"))
         self.node.connection.create_database("shop")
         kinds = [random.choice(KINDS)[0] for _ in range(3)]
         names = "abc"

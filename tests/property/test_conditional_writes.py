@@ -17,11 +17,12 @@ from tests.kit.live_offsets import live_offsets
 
 import penstock
 from penstock.errors import ConflictError
+from penstock.model.table.merge_engine import MergeEngineLike
 
 SEEDS = 12
 STEPS = 60
 KEYS = 12
-ENGINES = ("last_row", "first_row", "versioned", "aggregate")
+ENGINES: tuple[MergeEngineLike, ...] = ("last_row", "first_row", "versioned", "aggregate")
 
 
 class Life:

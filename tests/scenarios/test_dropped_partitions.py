@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock.client.changes import stream as change_stream
+from penstock.client.scan.request import ScanSourceLike
 from penstock.errors import InvalidError, OffsetOutOfRangeError, PartitionNotFoundError
 from penstock.testing.server import ServerProcess
 
@@ -266,7 +267,7 @@ def test_a_cut_that_names_what_is_not_there_is_refused(table: penstock.Table) ->
     put(table, range(5), "tue")
     cut = dict(table.cut())
     never = cut | {penstock.TableBucket("shop.t", "day=never", number): 0 for number in range(2)}
-    source = "live" if table.info.primary_key else "log"
+    source: ScanSourceLike = "live" if table.info.primary_key else "log"
 
     def scan(as_of: dict[penstock.TableBucket, int]) -> list[tuple[str, int]]:
         return found(table.scan(as_of=as_of, source=source))
@@ -297,7 +298,7 @@ def test_a_partition_born_after_a_cut_is_empty_at_it_and_an_older_one_must_be_na
     cut = dict(table.cut())
     put(table, range(5), "tue")
     later = dict(table.cut())
-    source = "live" if table.info.primary_key else "log"
+    source: ScanSourceLike = "live" if table.info.primary_key else "log"
 
     assert found(table.scan(as_of=cut, source=source)) == found(table.changes(end=cut)) == whole(("mon", range(10)))
     tuesday = {bucket: at for bucket, at in later.items() if bucket.partition == "day=tue"}

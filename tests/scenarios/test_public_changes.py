@@ -244,7 +244,7 @@ def test_requests_that_are_wrong_are_refused(connection: penstock.Connection, ta
     with pytest.raises(InvalidError, match="the position is of another table"):
         other.changes(start=table.changes().position)
     with pytest.raises(InvalidError, match="images are one of full, after"):
-        table.changes(images="both")
+        table.changes(images="both")  # type: ignore[arg-type]
     stream = table.changes(follow=True, timeout="5s")
     connection.drop_table("shop.t")
     with pytest.raises(TableNotFoundError):

@@ -94,7 +94,7 @@ def test_operations_that_a_table_does_not_offer(connection: penstock.Connection,
     with pytest.raises(errors.InvalidError, match="agg_mode is for aggregating tables only"):
         table.upsert([{"id": 1, "v": "x"}], agg_mode="replace")
     with pytest.raises(errors.InvalidError, match="no such agg_mode; there are accumulate, replace, merge_state"):
-        table.upsert([{"id": 1, "v": "x"}], agg_mode="sum")
+        table.upsert([{"id": 1, "v": "x"}], agg_mode="sum")  # type: ignore[arg-type]
 
 
 def test_filters_that_are_none(table: penstock.Table) -> None:

@@ -348,7 +348,7 @@ def test_end_of_a_fenced_attempt_names_the_bucket_as_users_do(connection: pensto
 @pytest.mark.parametrize("commits", [False, True])
 @pytest.mark.parametrize("engine", ["last_row", "aggregate"])
 def test_delete_in_a_partition_that_is_not_there_is_nothing_to_commit_or_undo(
-    engine: str, commits: bool, connection: penstock.Connection
+    engine: Any, commits: bool, connection: penstock.Connection
 ) -> None:
     function = "SUM" if engine == "aggregate" else ""
     ddl = f"day STRING, id INT, n BIGINT {function}, PRIMARY KEY (day, id)"

@@ -71,7 +71,7 @@ def test_default_fills_old_rows_and_rows_that_leave_the_column_out(
 
 
 @pytest.mark.parametrize("engine", ["first_row", "versioned", "log"])
-def test_default_fills_on_every_kind_of_table(connection: penstock.Connection, engine: str) -> None:
+def test_default_fills_on_every_kind_of_table(connection: penstock.Connection, engine: Any) -> None:
     if engine == "log":
         table = connection.create_table("shop.t", "id BIGINT, n INT")
     else:

@@ -11,6 +11,7 @@ import pytest
 
 import penstock
 from penstock.errors import ConflictError
+from penstock.model.table.merge_engine import MergeEngineLike
 
 KEYED = "day STRING, k BIGINT, v BIGINT, PRIMARY KEY (day, k)"
 SUMS = "day STRING, k BIGINT, v BIGINT SUM, PRIMARY KEY (day, k)"
@@ -21,7 +22,7 @@ DAYS = ("mon", "tue")
 @pytest.fixture(params=["keyed", "sums", "log"])
 def table(request: pytest.FixtureRequest, connection: penstock.Connection) -> penstock.Table:
     ddl = {"keyed": KEYED, "sums": SUMS, "log": LOG}[request.param]
-    engine = "aggregate" if request.param == "sums" else None
+    engine: MergeEngineLike | None = "aggregate" if request.param == "sums" else None
     return connection.create_table("shop.t", ddl, partitioned_by=["day"], buckets=2, merge_engine=engine)
 
 

@@ -136,7 +136,7 @@ def test_a_job_of_all_columns_leaves_one_that_is_added_to_others_and_starts_agai
 
 @pytest.mark.parametrize("engine", ["last_row", "first_row", "versioned"])
 def test_a_batch_leaves_out_a_column_that_was_added_later(
-    spark: SparkSession, connection: penstock.Connection, url: str, path: str, engine: str
+    spark: SparkSession, connection: penstock.Connection, url: str, path: str, engine: Any
 ) -> None:
     version = "revenue" if engine == "versioned" else None
     columns = "city STRING, revenue BIGINT, PRIMARY KEY (city)"

@@ -35,7 +35,7 @@ from penstock.model.node.node import Node
 from penstock.model.node.owner import OwnerInfo, UndoResult
 from penstock.model.schema.aggregate import AggFunction
 from penstock.model.schema.schema import Schema
-from penstock.model.table.merge_engine import MergeEngine
+from penstock.model.table.merge_engine import MergeEngineLike
 from penstock.model.table.spec import make_spec
 from penstock.model.table.table import TableInfo
 from penstock.model.words.html_table import html_table
@@ -145,7 +145,7 @@ class Connection:
         *,
         primary_key: Sequence[str] | str | None = None,
         aggregates: Mapping[str, AggFunction | str] | None = None,
-        merge_engine: MergeEngine | str | None = None,
+        merge_engine: MergeEngineLike | None = None,
         version_column: str | None = None,
         buckets: int = 1,
         bucket_key: Sequence[str] | str | None = None,

@@ -19,19 +19,22 @@ from penstock.client.cut.as_of import AsOfLike
 from penstock.client.cut.cut import CutLike
 from penstock.client.hold.latest_snapshots import LatestSnapshots
 from penstock.client.hold.owner import AttemptId, OwnerLike, attempt_bytes, owner_token
+from penstock.client.ingest.arrow_source import kept
 from penstock.client.link.buckets import BucketName
 from penstock.client.link.link import Link
 from penstock.client.link.writer_identity import WriterIdentity
 from penstock.client.lookup.lookups import Lookups
 from penstock.client.scan.request import compile_filter
 from penstock.client.scan.table_reads import TableReads
+from penstock.client.write.ignored_rows import explained
 from penstock.client.write.requests import WriteRequests, listed
 from penstock.client.write.table_owners import TableOwners
 from penstock.client.write.writer import Writer
 from penstock.errors import InvalidError
-from penstock.model.node.calls import Images, Offsets, WriteCall, WriteResult
+from penstock.model.node.calls import Images, ImagesLike, Offsets, Operation, WriteCall, WriteResult
 from penstock.model.node.lease import Snapshot
 from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.agg_mode import AggModeLike
 from penstock.model.table.table import TableInfo
 
 NOT_GIVEN: Final = object()
@@ -56,7 +59,7 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
         self,
         data: object,
         columns: Iterable[str] | None = None,
-        agg_mode: str = "accumulate",
+        agg_mode: AggModeLike = "accumulate",
         owner: OwnerLike | None = None,
         attempt: AttemptId | None = None,
         *,
@@ -74,6 +77,7 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
             UnsupportedError: the table has no primary key.
             UnavailableError: not now; the same call may succeed later.
         """
+        data = kept(data)
         token, ident, named = owner_token(owner), attempt_bytes(attempt), listed(columns)
         return self._write(
             self._call(data, lambda made: made.upsert(data, named, agg_mode, token, ident, expect=expect))
@@ -99,6 +103,7 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
             UnsupportedError: the table has no primary key.
             UnavailableError: not now; the same call may succeed later.
         """
+        keys = kept(keys)
         token, ident, named = owner_token(owner), attempt_bytes(attempt), listed(columns)
         return self._write(self._call(keys, lambda made: made.delete(keys, named, token, ident, expect=expect)))
 
@@ -110,7 +115,7 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
             UnsupportedError: the table has a primary key.
             UnavailableError: not now; the same call may succeed later.
         """
-        token, ident = owner_token(owner), attempt_bytes(attempt)
+        data, token, ident = kept(data), owner_token(owner), attempt_bytes(attempt)
         return self._write(self._call(data, lambda made: made.append(data, token, ident)))
 
     def apply_changes(
@@ -152,7 +157,7 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
             identity = writer.writer_id, writer.sequence
             return self._link.retry.run(lambda: self._link.node.tables.delete_where(table_id, compiled, *identity))
 
-        return self._link.identities.lend(send)
+        return explained(self._link.identities.lend(send), self._info, Operation.DELETE)
 
     def truncate(self) -> WriteResult:
         """Delete all rows; in the changelog like any delete.
@@ -221,7 +226,7 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
         timeout: Timeout = None,
         columns: Iterable[str] | None = None,
         *,
-        images: Images | str = Images.FULL,
+        images: ImagesLike = Images.FULL,
         buckets: Iterable[BucketName] | None = None,
         filter: str | pc.Expression | None = None,
     ) -> ChangeStream:
@@ -254,7 +259,7 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
         timeout: Timeout = None,
         columns: Iterable[str] | None = None,
         *,
-        images: Images | str = Images.FULL,
+        images: ImagesLike = Images.FULL,
         buckets: Iterable[BucketName] | None = None,
         filter: str | pc.Expression | None = None,
     ) -> ChangeStream:
@@ -358,4 +363,4 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
             sent = replace(call, writer_id=writer.writer_id, sequence=writer.sequence)
             return self._link.retry.run(lambda: self._link.node.tables.write(sent))
 
-        return self._link.identities.lend(send)
+        return explained(self._link.identities.lend(send), self._info, call.operation, call.columns)

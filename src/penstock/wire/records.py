@@ -103,7 +103,16 @@ WRITE_CALL: Final = record(
     owner=maybe(BYTES),
     attempt=BYTES,
 )
-WRITE_RESULT: Final = record(WriteResult, rows=INT, changes=INT, ignored=INT, offsets=RANGE_BY_BUCKET, done=BOOL)
+WRITE_RESULT: Final = record(
+    WriteResult,
+    "ignored_because",
+    rows=INT,
+    changes=INT,
+    ignored=INT,
+    offsets=RANGE_BY_BUCKET,
+    done=BOOL,
+    ignored_because=TEXT,
+)
 CUT: Final = record(Cut, "schema_id", cut_id=TEXT, offsets=OFFSET_BY_BUCKET, births=maybe(INT), schema_id=INT)
 OPEN_SCAN: Final = record(
     OpenScan,

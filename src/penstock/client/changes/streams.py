@@ -34,7 +34,7 @@ from penstock.errors import (
     PartitionNotFoundError,
     UnsupportedError,
 )
-from penstock.model.node.calls import Images, Offsets
+from penstock.model.node.calls import Images, ImagesLike, Offsets
 from penstock.model.node.log_state import LogState
 from penstock.model.place.bucket import TableBucket
 from penstock.model.place.system_columns import RESERVED_NAMES
@@ -54,7 +54,7 @@ class StreamRequest:
     follow: bool = False
     timeout: Timeout = None
     columns: Iterable[str] | None = None
-    images: Images | str = Images.FULL
+    images: ImagesLike = Images.FULL
     buckets: Iterable[BucketName] | None = None
     lease_id: str | None = None
     filter: str | pc.Expression | None = None

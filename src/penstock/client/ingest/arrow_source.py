@@ -63,7 +63,14 @@ class ArrowSource:
             return _from_rows(data)
         if _is_from(data, "pandas") and hasattr(data, "columns"):
             return _from_pandas(data)
+        if isinstance(data, Iterator) and not hasattr(data, "__arrow_c_stream__"):
+            return _from_rows(list(data))
         return _from_arrow(data)
+
+
+def kept(data: Any) -> Any:
+    """Return data that may be read more than once: what a generator yields is taken into a list."""
+    return list(data) if isinstance(data, Iterator) and not hasattr(data, "__arrow_c_stream__") else data
 
 
 def is_row(data: Mapping[str, Any], key: Sequence[str]) -> bool:
@@ -186,7 +193,8 @@ def _arrow_table(data: Any) -> pa.Table:
         return pa.Table.from_batches([pa.record_batch(data)])
     raise InvalidError(
         "data of this kind is not understood; pass a RecordBatch, Table, RecordBatchReader, pandas or polars "
-        "DataFrame, anything with __arrow_c_stream__, a list of dicts, or a dict of columns",
+        "DataFrame, anything with __arrow_c_stream__, a list or generator of dicts, a dict of columns, or a dict "
+        "for one row",
         type=type(data).__name__,
     )
 

@@ -6,13 +6,14 @@ holds no null where the table allows none, and has its columns in the table's or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.client.ingest.arrow_source import ArrowSource, check_arrow
+from penstock.client.ingest.bare_keys import key_columns
 from penstock.errors import InvalidError, SchemaMismatchError
 from penstock.model.place.change import ChangeType
 from penstock.model.place.system_columns import RESERVED_NAMES, SYSTEM_COLUMNS
@@ -72,19 +73,14 @@ def ingest_partial(data: object, schema: Schema, columns: Iterable[str]) -> tupl
 
 
 def ingest_keys(data: object, schema: Schema) -> pa.RecordBatch:
-    """Return the key columns of the data; a bare list of values will do if the key is one column.
+    """Return the key columns of the data: as rows, or bare values if the key is one column, else tuples.
 
     Raises:
         InvalidError: the data is of no kind that is understood.
         SchemaMismatchError: a key column is missing, null or of another type, or a column is unknown.
     """
     key = schema.primary_key
-    bare = isinstance(data, pa.Array | pa.ChunkedArray) or (
-        isinstance(data, list | tuple) and bool(data) and not isinstance(data[0], Mapping)
-    )
-    if bare and len(key) == 1:
-        data = {key[0]: data}
-    return _batch(ArrowSource.of(data, key=key), schema, key)
+    return _batch(ArrowSource.of(key_columns(data, key), key=key), schema, key)
 
 
 def ingest_changes(

@@ -20,7 +20,7 @@ from penstock.client.scan.builder import ScanBuilder
 from penstock.client.scan.request import ScanRequest
 from penstock.client.table import Table
 from penstock.errors import InvalidError, UnsupportedError
-from penstock.model.node.calls import Images, Offsets
+from penstock.model.node.calls import Images, ImagesLike, Offsets
 from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo
 
@@ -62,7 +62,7 @@ class LeasedTable(Table):
         timeout: Timeout = None,
         columns: Iterable[str] | None = None,
         *,
-        images: Images | str = Images.FULL,
+        images: ImagesLike = Images.FULL,
         buckets: Iterable[BucketName] | None = None,
         filter: str | pc.Expression | None = None,
     ) -> ChangeStream:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.client.catalog.known_table import KnownTable
 from penstock.client.cut.as_of import AsOf, AsOfLike, resolve_as_of
 from penstock.client.cut.cut_pin import CutPin
-from penstock.client.ingest.arrow_source import ArrowSource
+from penstock.client.ingest.arrow_source import ArrowSource, kept
 from penstock.client.ingest.ingest import ingest_keys
 from penstock.client.link.link import Link
 from penstock.client.lookup.shared_lookups import SharedLookups
@@ -65,6 +65,7 @@ class Lookups:
         if not isinstance(offsets, bool):
             raise InvalidError("offsets is True or False", found=repr(offsets))
         named = listed(columns)
+        keys = kept(keys)
 
         def attempt(info: TableInfo) -> pa.Table:
             single = self._single_key(info).batch(keys) if type(keys) is list and len(keys) == 1 else None

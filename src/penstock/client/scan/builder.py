@@ -13,7 +13,7 @@ from penstock.client.hold.lease_handle import LeaseHandle
 from penstock.client.link.buckets import BucketName, resolve_buckets
 from penstock.client.link.link import Link
 from penstock.client.scan.lease_cut import leased_info
-from penstock.client.scan.request import ScanRequest, ScanSource, check_limit, project
+from penstock.client.scan.request import ScanRequest, ScanSource, ScanSourceLike, check_limit, project
 from penstock.client.scan.scan import Scan
 from penstock.errors import InvalidError, UnsupportedError
 from penstock.model.filter.filter import Filter
@@ -45,7 +45,7 @@ class ScanBuilder:
         self._names = names
         self._filters = filters
 
-    def with_source(self, source: ScanSource | str) -> ScanBuilder:
+    def with_source(self, source: ScanSourceLike) -> ScanBuilder:
         """Read the live rows (the default), a snapshot, or the log (the default for log tables).
 
         Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +38,10 @@ class ScanSource(StrEnum):
         if word not in list(cls):
             raise InvalidError(f"no such scan source; choose one of {', '.join(cls)}", source=word)
         return cls(word)
+
+
+ScanSourceLike = ScanSource | Literal["live", "snapshot", "log"]
+"""One of them, or its name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from penstock.client.hold.lease_handle import LeaseHandle
 from penstock.client.link.buckets import BucketName
 from penstock.client.link.link import Link
 from penstock.client.scan.builder import ScanBuilder
-from penstock.client.scan.request import ScanSource
+from penstock.client.scan.request import ScanSource, ScanSourceLike
 from penstock.client.scan.scan import Scan
 from penstock.errors import InvalidError, PenstockError
 from penstock.model.table.table import TableInfo
@@ -43,7 +43,7 @@ class TableReads:
         filter: str | pc.Expression | None = None,
         limit: int | None = None,
         as_of: AsOfLike | None = None,
-        source: ScanSource | str = ScanSource.LIVE_KV,
+        source: ScanSourceLike = ScanSource.LIVE_KV,
         *,
         buckets: Iterable[BucketName] | None = None,
         lease: LeaseHandle | str | None = None,

@@ -15,6 +15,7 @@ from penstock.errors import InvalidError, SchemaMismatchError
 from penstock.model.node.calls import WriteCall, WriteResult
 from penstock.model.node.owner import AttemptEnd
 from penstock.model.place.bucket import TableBucket
+from penstock.model.schema.agg_mode import AggModeLike
 from penstock.model.table.table import TableInfo
 
 
@@ -55,7 +56,7 @@ class TableOwners:
         owner: OwnerLike,
         attempt: AttemptId,
         columns: Iterable[str] | None = None,
-        agg_mode: str = "accumulate",
+        agg_mode: AggModeLike = "accumulate",
         changes: bool = False,
     ) -> WriteResult:
         """Make rows durable that appear only at `owner.commit(epoch, attempts=[...])`.

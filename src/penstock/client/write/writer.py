@@ -29,6 +29,7 @@ from penstock.model.node.calls import WriteCall, WriteResult
 from penstock.model.node.facets.tables import Writes
 from penstock.model.node.owner import AttemptEnd
 from penstock.model.place.facts import NO_ID
+from penstock.model.schema.agg_mode import AggModeLike
 from penstock.model.table.table import TableInfo
 from penstock.model.words.names import name_list
 from penstock.model.words.quantity import parse_bytes
@@ -132,7 +133,12 @@ class Writer:
         return self._attempt_end
 
     def upsert(
-        self, data: object, columns: Iterable[str] | None = None, agg_mode: str = "accumulate", *, expect: None = None
+        self,
+        data: object,
+        columns: Iterable[str] | None = None,
+        agg_mode: AggModeLike = "accumulate",
+        *,
+        expect: None = None,
     ) -> None:
         """Take rows to upsert; a single row may be a dict. Arrays are read later: leave them as they are.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -32,11 +32,19 @@ class Operation(StrEnum):
     APPLY = "apply"
 
 
+OperationLike = Operation | Literal["upsert", "delete", "append", "apply"]
+"""One of them, or its name."""
+
+
 class Images(StrEnum):
     """Which rows of an update and delete a log reader wants."""
 
     FULL = "full"
     AFTER = "after"
+
+
+ImagesLike = Images | Literal["full", "after"]
+"""One of them, or its name."""
 
 
 class Offsets(NamedTuple):
@@ -94,6 +102,16 @@ class WriteResult(HtmlFields):
     offsets: Mapping[TableBucket, tuple[int, int]] = field(default_factory=dict)
     done: bool = False
     """Another attempt had ended where this one would write: those rows were dropped."""
+    ignored_because: str = ""
+    """Why rows are ignored that are: they met the rules of their table, and nothing failed."""
+
+    def __repr__(self) -> str:
+        words = [f"rows={self.rows}", f"changes={self.changes}"]
+        if self.ignored:
+            words.append(f"ignored={self.ignored}" + (f" ({self.ignored_because})" if self.ignored_because else ""))
+        if self.done:
+            words.append("done=True")
+        return f"WriteResult({', '.join(words)})"
 
 
 @dataclass(frozen=True, slots=True)

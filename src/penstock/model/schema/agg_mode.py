@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 from penstock.errors import InvalidError
 
@@ -27,3 +28,7 @@ class AggMode(StrEnum):
             return cls(word)
         except ValueError:
             raise InvalidError(f"no such agg_mode; there are {', '.join(cls)}", agg_mode=repr(word)) from None
+
+
+AggModeLike = AggMode | Literal["accumulate", "replace", "merge_state"]
+"""One of them, or its name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from penstock.errors import InvalidError
 
@@ -61,6 +61,10 @@ class MergeEngine(StrEnum):
     def traits(self) -> MergeTraits:
         """Return what it is to the rest of the system."""
         return _TRAITS[self]
+
+
+MergeEngineLike = MergeEngine | Literal["last_row", "first_row", "versioned", "aggregate"]
+"""One of them, or its name."""
 
 
 _TRAITS: Final[Mapping[MergeEngine, MergeTraits]] = {

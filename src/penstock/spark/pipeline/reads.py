@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.cut.cut import Cut, is_cut_json
 from penstock.client.cut.cut_pin import CutPin
-from penstock.client.scan.request import ScanSource
+from penstock.client.scan.request import ScanSource, ScanSourceLike
 from penstock.errors import InvalidError
+from penstock.model.node.calls import ImagesLike
 from penstock.model.place.bucket import TableBucket
 from penstock.model.place.cut_text import write_cut
 from penstock.model.words.names import name_list
@@ -33,7 +34,7 @@ def read(
     columns: Iterable[str] | None = None,
     filter: str | None = None,
     as_of: str | Mapping[TableBucket, int] | None = None,
-    source: str = "live",
+    source: ScanSourceLike = "live",
     **options: Any,
 ) -> DataFrame:
     """Return a table as a DataFrame: every execution reads one consistent cut, the present one or `as_of`.
@@ -59,7 +60,7 @@ def changes(
     *,
     start: str | Mapping[TableBucket, int] | None = None,
     end: str | Mapping[TableBucket, int] | None = None,
-    images: str = "full",
+    images: ImagesLike = "full",
     columns: Iterable[str] | None = None,
     **options: Any,
 ) -> DataFrame:
@@ -88,7 +89,7 @@ def read_stream(
     starting: str | Mapping[TableBucket, int] = "snapshot",
     max_rows_per_trigger: int | None = None,
     max_bytes_per_trigger: int | str | None = None,
-    images: str = "full",
+    images: ImagesLike = "full",
     fail_on_data_loss: bool = True,
     retain: str | None = None,
     columns: Iterable[str] | None = None,

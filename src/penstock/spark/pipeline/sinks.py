@@ -13,6 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import InvalidError
+from penstock.model.node.calls import OperationLike
+from penstock.model.schema.agg_mode import AggModeLike
 from penstock.spark.session.query_id import local_context
 from penstock.spark.session.worker_python import check_worker_python
 from penstock.spark.writing.stream_sink import StreamSink, refuse_early
@@ -26,9 +28,9 @@ def write_stream(
     table: str,
     *,
     checkpoint: str,
-    operation: str | None = None,
+    operation: OperationLike | None = None,
     columns: Iterable[str] | None = None,
-    agg_mode: str | None = None,
+    agg_mode: AggModeLike | None = None,
     order_by: str | Iterable[str] | None = None,
     owner: str | None = None,
     visibility: str | None = None,
@@ -73,9 +75,9 @@ def sink(
     url: str | None,
     table: str,
     *,
-    operation: str | None = None,
+    operation: OperationLike | None = None,
     columns: Iterable[str] | None = None,
-    agg_mode: str | None = None,
+    agg_mode: AggModeLike | None = None,
     order_by: str | Iterable[str] | None = None,
     **options: Any,
 ) -> StreamSink:

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from penstock.model.schema.aggregate import AggFunction
 from penstock.model.schema.schema import Schema
-from penstock.model.table.merge_engine import MergeEngine
+from penstock.model.table.merge_engine import MergeEngineLike
 from penstock.model.table.spec import make_spec
 from penstock.model.table.table import TableInfo
 from penstock.spark.session.links import planning_link
@@ -27,7 +27,7 @@ def create_table(
     *,
     primary_key: Sequence[str] | str | None = None,
     agg: Mapping[str, AggFunction | str] | None = None,
-    merge_engine: MergeEngine | str | None = None,
+    merge_engine: MergeEngineLike | None = None,
     version_column: str | None = None,
     buckets: int = 1,
     bucket_key: Sequence[str] | str | None = None,

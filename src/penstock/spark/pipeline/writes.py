@@ -7,7 +7,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from penstock.model.node.calls import Operation
+from penstock.model.node.calls import Operation, OperationLike
+from penstock.model.schema.agg_mode import AggModeLike
 from penstock.spark.session.links import planning_link
 from penstock.spark.session.options import Options
 from penstock.spark.session.query_id import local_context
@@ -26,9 +27,9 @@ def write(
     url: str | None,
     table: str,
     *,
-    operation: str | None = None,
+    operation: OperationLike | None = None,
     columns: Iterable[str] | None = None,
-    agg_mode: str | None = None,
+    agg_mode: AggModeLike | None = None,
     order_by: str | Iterable[str] | None = None,
     overwrite: bool = False,
     **options: Any,

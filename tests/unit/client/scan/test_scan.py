@@ -392,7 +392,7 @@ def test_a_log_table_scans_its_rows(make_table: MakeTable, link: Link) -> None:
 
 def test_sources_that_are_not_there_are_refused(table: Table, make_table: MakeTable) -> None:
     with pytest.raises(InvalidError, match="no such scan source; choose one of live, snapshot, log source=kv"):
-        table.new_scan().with_source("kv")
+        table.new_scan().with_source("kv")  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match="a log table has no snapshots; lease its cut"):
         make_table("a INT").new_scan().with_source(ScanSource.SNAPSHOT)
     with pytest.raises(UnsupportedError, match="a log table has no live rows; scan its log"):
