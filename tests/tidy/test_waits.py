@@ -1,4 +1,4 @@
-"""Tests wait for conditions by one function of the kit, and pause nowhere else."""
+"""Tests wait for conditions by one function of the kit and pause nowhere else; they replace no code behind its back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,26 @@ FILES = sorted(TESTS.rglob("test_*.py"))
 WAITS = frozenset(("wait_until", "until", "eventually"))
 SLEEPS = frozenset(("time.sleep", "sleep", "os.sched_yield"))
 ELSEWHERE = {"spark/test_spark_server.py": "the function runs in a Python worker of Spark, which has no test kit"}
+
+REPLACING = frozenset(
+    (
+        "scenarios/test_cli_missing_columns.py",
+        "scenarios/test_dropped_partitions.py",
+        "scenarios/test_served_pages.py",
+        "scenarios/test_stream_pins.py",
+        "spark/test_spark_worker_python.py",
+        "unit/cli/input/test_inputs.py",
+        "unit/cli/root/test_command_group.py",
+        "unit/engine/leases/test_leases.py",
+        "unit/engine/lookup/test_service.py",
+        "unit/engine/owners/test_staging.py",
+        "unit/engine/scan/test_service.py",
+        "unit/engine/table/test_deletion.py",
+        "unit/engine/table/test_open_tables.py",
+        "unit/engine/upkeep/test_row_expiry.py",
+    )
+)
+"""Files that put something else in the place of code or a constant: to become arguments. No others may follow."""
 
 
 def faults_of(text: str) -> list[str]:
@@ -35,6 +55,14 @@ def _pauses(call: ast.Call) -> bool:
 def test_file_waits_by_the_kit(path: Path) -> None:
     if str(path.relative_to(TESTS)) not in ELSEWHERE:
         assert faults_of(path.read_text()) == []
+
+
+def test_no_other_file_replaces_code_or_constants() -> None:
+    patch = "monkeypatch." + "setattr("
+    found = {str(path.relative_to(TESTS)) for path in FILES if patch in path.read_text()}
+
+    assert found <= REPLACING, "pass it in as an argument; tests.kit.watched_node changes what a node's calls do"
+    assert found >= REPLACING, "take it off the list"
 
 
 @pytest.mark.parametrize("line", ["time.sleep(1)", "threading.Event().wait(0.1)", "def wait_until(): ...", "sleep(2)"])

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -89,7 +88,7 @@ class ChangeStream(ArrowRows, Iterator[pa.RecordBatch]):
         self._pages: deque[ChangePage] = deque()
         self._reading = threading.Lock()
         self._closing = threading.Event()
-        self._looked = self._held = time.monotonic()
+        self._looked = self._held = self._link.monotonic()
         self._births = births
         pull.births = births if patience.births else None
         pull.hold()
@@ -176,8 +175,8 @@ class ChangeStream(ArrowRows, Iterator[pa.RecordBatch]):
         )
 
     def _next_of(self, phase: SnapshotPhase) -> pa.RecordBatch | None:
-        if time.monotonic() - self._held > HOLD_MS / 1000:
-            self._held = time.monotonic()
+        if self._link.monotonic() - self._held > HOLD_MS / 1000:
+            self._held = self._link.monotonic()
             self._pull.hold()
         try:
             batch = next(phase.scan, None)
@@ -203,7 +202,7 @@ class ChangeStream(ArrowRows, Iterator[pa.RecordBatch]):
 
     def _next_change(self) -> pa.RecordBatch:
         patience = self._patience
-        give_up = None if patience.timeout_ms is None else time.monotonic() + patience.timeout_ms / 1000
+        give_up = None if patience.timeout_ms is None else self._link.monotonic() + patience.timeout_ms / 1000
         while not self._closing.is_set():
             if self._pages:
                 page = self._pages.popleft()
@@ -234,14 +233,14 @@ class ChangeStream(ArrowRows, Iterator[pa.RecordBatch]):
             return True
         elif not self._patience.follow:
             raise InternalError("the node gave no changes below the end that it named", table=self._info.path)
-        return give_up is None or time.monotonic() < give_up
+        return give_up is None or self._link.monotonic() < give_up
 
     def _wait_ms(self, give_up: float | None) -> int:
         if not self._patience.follow:
             return 0
         if give_up is None:
             return WAIT_MS
-        return min(WAIT_MS, max(0, round((give_up - time.monotonic()) * 1000)))
+        return min(WAIT_MS, max(0, round((give_up - self._link.monotonic()) * 1000)))
 
     def _pull_pages(self, wait_ms: int) -> bool:
         """Pull once; tell whether there are changes, or more to be looked through for some that pass a filter."""
@@ -259,9 +258,9 @@ class ChangeStream(ArrowRows, Iterator[pa.RecordBatch]):
         """Go on from partitions that were dropped, and were read, to those that were born."""
         if not (self._patience.follow and self._info.partitioned):
             return
-        if time.monotonic() - self._looked < WAIT_MS / 1000:
+        if self._link.monotonic() - self._looked < WAIT_MS / 1000:
             return
-        self._looked = time.monotonic()
+        self._looked = self._link.monotonic()
         state = self._state(since=self._pull.births or 0)
         if any(not state.has(bucket, at) for bucket, (at, _) in self._pull.positions.items()):
             state = self._state(since=0)

@@ -14,7 +14,8 @@ SCANNERS_MAX: Final = 4_096
 class StreamAffinity:
     """The affinity of each scanner that was opened here and has more. Thread-safe; forgets those opened long ago."""
 
-    def __init__(self) -> None:
+    def __init__(self, scanners_max: int = SCANNERS_MAX) -> None:
+        self._scanners_max = scanners_max
         self._lock = threading.Lock()
         self._of: dict[str, Hashable] = {}
 
@@ -34,7 +35,7 @@ class StreamAffinity:
             return
         with self._lock:
             self._of[scanner_id] = affinity
-            if len(self._of) > SCANNERS_MAX:
+            if len(self._of) > self._scanners_max:
                 del self._of[next(iter(self._of))]
 
     def forget(self, scanner_id: str | None) -> None:

@@ -7,7 +7,6 @@ long as the query: it is renewed as micro-batches pass, and left to expire.
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Mapping
 from typing import Final
@@ -48,7 +47,7 @@ class StreamLease:
 
     def move(self, lease_id: str, offsets: Mapping[TableBucket, int]) -> None:
         """Hold this cut under the lease instead, and for its whole time again; not more often than is of use."""
-        if time.monotonic() - self._touched >= RENEW_SECONDS:
+        if self._link.monotonic() - self._touched >= RENEW_SECONDS:
             self._hold(lease_id, offsets)
 
     def drop(self, lease_id: str) -> None:
@@ -65,4 +64,4 @@ class StreamLease:
         info = self._link.retry.run(lambda: self._link.node.leases.acquire(call))
         for bucket, reason in info.unavailable.items():
             _log.warning("the log of a bucket cannot be kept bucket=%s reason=%s", bucket, reason)
-        self._touched = time.monotonic()
+        self._touched = self._link.monotonic()

@@ -29,7 +29,8 @@ class Applied(NamedTuple):
 class WriterState:
     """The recent batches of every writer of one bucket."""
 
-    def __init__(self) -> None:
+    def __init__(self, writers_kept: int = WRITERS_KEPT) -> None:
+        self._writers_kept = writers_kept
         self._writers: OrderedDict[bytes, tuple[Applied, ...]] = OrderedDict()
 
     def find(self, writer_id: bytes, sequence: int) -> Applied | None:
@@ -58,7 +59,7 @@ class WriterState:
             return
         self._writers[writer_id] = (*recent, applied)[-SEQUENCES_KEPT:]
         self._writers.move_to_end(writer_id)
-        if len(self._writers) > WRITERS_KEPT:
+        if len(self._writers) > self._writers_kept:
             self._writers.popitem(last=False)
 
     def to_bytes(self) -> bytes:

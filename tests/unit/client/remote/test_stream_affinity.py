@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
-from penstock.client.remote import stream_affinity as subjects
 from penstock.client.remote.stream_affinity import StreamAffinity, rows_affinity
 from penstock.model.node.calls import OpenScan, Page
 from penstock.model.place.bucket import TableBucket
@@ -30,9 +28,8 @@ def test_scanner_is_known_until_it_has_no_more_or_is_forgotten() -> None:
     assert len(known) == 1
 
 
-def test_scanners_that_were_left_lying_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "SCANNERS_MAX", 10)
-    known = StreamAffinity()
+def test_scanners_that_were_left_lying_are_forgotten() -> None:
+    known = StreamAffinity(scanners_max=10)
     for number in range(100):
         known.note(page(str(number)), number)
 

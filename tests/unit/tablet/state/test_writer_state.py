@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import SequenceError
-from penstock.tablet.state import writer_state
 from penstock.tablet.state.writer_state import Applied, WriterState
 
 A, B, C = (bytes([letter]) * 16 for letter in b"abc")
@@ -63,9 +62,8 @@ def test_state_survives_as_bytes() -> None:
     assert again.find(B, 9) == (9, 3, 3)
 
 
-def test_longest_silent_writer_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_state, "WRITERS_KEPT", 2)
-    state = WriterState()
+def test_longest_silent_writer_is_forgotten_first() -> None:
+    state = WriterState(writers_kept=2)
     state.record(A, Applied(1, 0, 1))
     state.record(B, Applied(1, 1, 2))
     state.record(A, Applied(2, 2, 3))
