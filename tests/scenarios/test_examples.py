@@ -16,6 +16,9 @@ ENDS = {
         *("killed in batch 1", "killed in batch 1", "killed in batch 4", "loader ended, 0"),
         "sums are exact",
     ],
+    "debezium": ["the table has 0: Kiel, 2: Ulm, 3: Bonn"],
+    "airflow_load": ["first try: the source is gone", "second try: loaded", "third try: skipped", "sum: 45"],
+    "fastapi_service": ["order 2: 404", 'data: [{"_change_type": "+I", "id": 1, "city": "Ulm", "amount": 9.5}]'],
     "live_dashboard": ["every scan saw the same total"],
 }
 
