@@ -20,10 +20,10 @@ class LossyCalls(RemoteCalls):
     losses: dict[str, Callable[[], object]]
 
     def ask(
-        self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, subject: Hashable = None, **arguments: Any
+        self, asked: Call[R], /, *, rows: int = 0, wait_ms: int = 0, affinity: Hashable = None, **arguments: Any
     ) -> R:
         then = self.losses.pop(asked.name, None)
-        answer = super().ask(asked, rows=rows, wait_ms=wait_ms, subject=subject, **arguments)
+        answer = super().ask(asked, rows=rows, wait_ms=wait_ms, affinity=affinity, **arguments)
         if then is None:
             return answer
         then()
