@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,9 +36,6 @@ from penstock.model.node.lease import Snapshot
 from penstock.model.place.bucket import TableBucket
 from penstock.model.schema.agg_mode import AggModeLike
 from penstock.model.table.table import TableInfo
-
-NOT_GIVEN: Final = object()
-"""Stands for a value that was not given, where None is one."""
 
 
 class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
@@ -317,7 +314,7 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
         """
         return self._lookups.lookup(keys, columns, as_of, offsets, consistency)
 
-    def get(self, value: Any = NOT_GIVEN, /, **key: Any) -> dict[str, Any] | None:
+    def get(self, value: Any = ..., /, **key: Any) -> dict[str, Any] | None:
         """Return the row of one key as a dict, None if there is none: `t.get(id=1)`, or `t.get(1)` of a lone key.
 
         `as_of`, a cut or a moment, asks for the row of then, unless a key column has that name.
@@ -330,7 +327,7 @@ class Table(TableDefinition, TableReads, TableAlterations, TableOwners):
         """
         names = self._info.primary_key
         as_of = None if "as_of" in names else key.pop("as_of", None)
-        if value is not NOT_GIVEN:
+        if value is not ...:
             if len(names) != 1 or key:
                 raise InvalidError("a lone key may be given by position; name these columns", primary_key=list(names))
             key = {names[0]: value}

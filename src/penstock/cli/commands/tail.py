@@ -34,6 +34,7 @@ app = typer.Typer(rich_markup_mode="rich", add_completion=False)
         "penstock tail shop.orders --follow",
         "penstock tail shop.orders --from snapshot --follow --output ndjson | my-consumer",
         "penstock tail shop.orders --from 2026-07-01T12:00:00Z --images after",
+        "penstock tail shop.orders --follow --filter \"city = 'Ulm'\"",
         "penstock tail shop.orders --from '{\"0\": 17}'",
     )
 )
@@ -53,6 +54,14 @@ def tail(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for changes to come; Ctrl-C ends it.")] = False,
     images: Annotated[Images, typer.Option(help="Rows before and after an update, or after it only.")] = Images.FULL,
     columns: Columns = None,
+    filter: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="SQL",
+            help="Only changes of rows for which this is true; a row that leaves them is a -D, one that enters a +I.",
+        ),
+    ] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many rows.")] = None,
     timeout: Annotated[
         str | None, typer.Option(metavar="TIME", help="With --follow: end when no change came for so long (5s, 1min).")
@@ -69,7 +78,13 @@ def tail(
     """
     with open_connection(context, url, read_only=read_only) as connection:
         handle = open_table(connection, table, lease)
-        options = {"follow": follow, "timeout": timeout, "columns": split_names(columns), "images": images}
+        options = {
+            "follow": follow,
+            "timeout": timeout,
+            "columns": split_names(columns),
+            "images": images,
+            "filter": filter,
+        }
         with _open(handle, start, options) as stream, _ended_by_interrupt(stream):
             rows, position = _show(stream, open_sink(output, stream.schema), limit)
         if follow or is_watched():

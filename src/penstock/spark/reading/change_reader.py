@@ -21,7 +21,6 @@ from penstock.client.link.link import Link
 from penstock.client.pages.change_pull import ChangePull
 from penstock.client.pages.page_ahead import PageAhead
 from penstock.errors import InternalError, InvalidError
-from penstock.model.filter.filter import Filter
 from penstock.model.node.calls import Images, Offsets
 from penstock.model.node.log_state import LogState, dropped_unread
 from penstock.model.place.bucket import TableBucket
@@ -140,10 +139,8 @@ def parse_start(text: str) -> StartLike:
 def _pages(
     link: Link, request: ReadRequest, bucket: TableBucket, *, start: int, end: int, images: Images
 ) -> Generator[pa.RecordBatch, None, None]:
-    chosen = Filter.from_bytes(request.filter or b"", request.info.schema)
-    wanted = {*request.columns, *chosen.columns}
-    columns = tuple(name for name in request.info.schema.names if name in wanted)
-    pull = ChangePull(link, request.info, {bucket: (start, end)}, columns=columns, images=images)
+    wanted = {bucket: (start, end)}
+    pull = ChangePull(link, request.info, wanted, columns=tuple(request.columns), filter=request.filter, images=images)
     try:
         while pull.unfinished:
             pages = pull.pull(wait_ms=0)
@@ -151,7 +148,6 @@ def _pages(
                 raise InternalError("the node gave no changes below the end that it named", bucket=bucket)
             for page in pages:
                 pull.move(page)
-                batch = pull.shown(page)
-                yield batch if chosen.is_all else batch.filter(pa.array(chosen.mask(batch)))
+                yield pull.shown(page)
     finally:
         pull.release()

@@ -13,6 +13,7 @@ from typing import Final
 from pyspark import TaskContext
 
 from penstock.client.changes.range import decode_position
+from penstock.client.cut.as_of import is_moment_text, moment_ms
 from penstock.client.cut.cut_pin import CutPin
 from penstock.client.link.link import Link
 from penstock.errors import InvalidError
@@ -24,13 +25,22 @@ CUT_TTL_MS: Final = 3_600_000
 
 
 def as_of_offsets(link: Link, info: TableInfo, text: str) -> dict[TableBucket, int]:
-    """Return the cut that a user named, as `pks.cut` writes it.
+    """Return the cut that a user named, as `pks.cut` writes it, or by a moment: all tasks find the same one for it.
 
     Raises:
-        InvalidError: the text is no cut, or one of another table.
+        InvalidError: the text is neither a cut of this table nor a moment that names its zone.
+        OffsetOutOfRangeError: the moment is before the oldest that is kept.
+        PartitionNotFoundError: a partition went since the moment.
     """
-    if not text.lstrip().startswith("{"):
-        raise InvalidError("a cut is the JSON that pks.cut returns; pass it unchanged", found=text)
+    if is_moment_text(text):
+        if not text.strip()[:1].isdigit():
+            raise InvalidError(
+                "a cut is the JSON that pks.cut returns, unchanged, or a moment such as 2026-01-31T12:00:00Z",
+                found=text,
+            )
+        pin = CutPin.take(link, info.table_id, timestamp_ms=moment_ms(text))
+        pin.release()
+        return dict(pin.offsets)
     return decode_position(link, info, text).bucket_offsets(info.path)
 
 

@@ -46,7 +46,7 @@ OPTIONS: Final = (
     ),
     Option("filter", "filter", None, "read, stream", "rows to read, as SQL: amount > 10 AND city = 'Ulm'"),
     Option("source", "source", "live", "read, stream", "live rows, the newest snapshot, or the log of changes"),
-    Option("as_of", "asOf", None, "read", "read at this cut: the JSON of pks.cut"),
+    Option("as_of", "asOf", None, "read", "read at this cut: the JSON of pks.cut, or a time with its zone"),
     Option(
         "storage", "storage", None, "read", "the server's data directory as tasks see it: snapshots are read from files"
     ),
