@@ -105,15 +105,20 @@ class Lookups:
         return self._known.read(lambda info: self._prefix_lookup(prefix, named, info))
 
     def _get(self, key: dict[str, Any], info: TableInfo, as_of: AsOfLike | None) -> LookupResult:
-        names = next((one.primary_key for one in (info, self._known.own) if key.keys() == set(one.primary_key)), None)
-        if names is None:
+        names = info.primary_key
+        if key.keys() != set(names):
+            names = self._known.own.primary_key
+        if key.keys() != set(names):
             raise InvalidError(
                 "get takes every key column and no other", primary_key=list(info.primary_key), given=list(key)
             )
         values = [key[name] for name in names]
         single = self._single_key(info).batch(values)
-        given = dict(zip(info.primary_key, values, strict=True))
-        call = _call(info, ingest_keys([given], info.schema) if single is None else single, None)
+        call = _call(
+            info,
+            ingest_keys([dict(zip(info.primary_key, values, strict=True))], info.schema) if single is None else single,
+            None,
+        )
         return self._lookup(call, info, as_of)
 
     def _prefix_lookup(self, prefix: dict[str, Any], columns: Iterable[str] | None, info: TableInfo) -> pa.Table:

@@ -172,6 +172,8 @@ class ScanBuilder:
 
     def _said(self, names: tuple[str, ...] | None, filters: tuple[str | pc.Expression, ...]) -> ScanBuilder:
         """Return a builder of these columns and filters, checked against the columns that the table has now."""
+        if (names, filters) == (None, ()) == (self._names, self._filters):
+            return self
         made = ScanBuilder(self._link, self._known, self._request, info=self._info, names=names, filters=filters)
         # What a lease began with is looked at when the scan begins.
         return made if self._request.lease_id is not None else self._known.read(made._read_by)

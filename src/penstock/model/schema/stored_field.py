@@ -63,6 +63,27 @@ def default_of(field: pa.Field) -> pa.Scalar | None:
     return None if metadata is None or DEFAULT not in metadata else decode_default(metadata[DEFAULT])
 
 
+_KNOWN_MAX: Final = 256
+_KNOWN: Final[dict[tuple[int, int], tuple[pa.Schema, pa.Schema, list[str] | None]]] = {}
+"""What was found out of pairs of schemas; they are kept with it, so that their ids stay theirs."""
+
+
+def fitting_names(have: pa.Schema, wanted: pa.Schema) -> list[str] | None:
+    """Return the names of the wanted fields if rows have them all, as they are wanted; None if they do not.
+
+    Asked for every row that is looked up, so it is remembered for the same two schemas.
+    """
+    key = (id(have), id(wanted))
+    known = _KNOWN.get(key)
+    if known is None:
+        types = dict(zip(have.names, have.types, strict=True))
+        fits = len(wanted) > 0 and all(types.get(f.name) == f.type for f in wanted)
+        if len(_KNOWN) >= _KNOWN_MAX:
+            _KNOWN.clear()
+        known = _KNOWN[key] = (have, wanted, wanted.names if fits else None)
+    return known[2]
+
+
 def absent_values(field: pa.Field, rows: int) -> pa.Array:
     """Return what so many rows have in a column that they lack."""
     default = default_of(field)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import CorruptionError
-from penstock.model.schema.stored_field import absent_values, fitted_values
+from penstock.model.schema.stored_field import absent_values, fitted_values, fitting_names
 from penstock.tablet.view.span import Run
 from penstock.tablet.view.view import TabletView
 
@@ -40,6 +40,9 @@ def _columns(run: Run, row: int, stored: pa.Schema) -> list[pa.Array]:
     rows = run.rows
     block = int(rows.block_starts.searchsorted(row, side="right")) - 1
     inside = row - int(rows.block_starts[block])
+    fitting = fitting_names(rows.schema, stored)
+    if fitting is not None:
+        return [values.slice(inside, 1) for values in rows.read_block(block, fitting, use_cache=True)]
     names: Sequence[str] = [name for name in stored.names if rows.has_column(name)]
     found = dict(zip(names, rows.read_block(block, names, use_cache=True), strict=True))
     return [

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.log.row_run import RowRun
-from penstock.model.schema.stored_field import absent_values, fitted_values
+from penstock.model.schema.stored_field import absent_values, fitted_values, fitting_names
 from penstock.tablet.view.ends import Ends
 
 Offsets = npt.NDArray[np.int64]
@@ -95,6 +95,9 @@ class Run:
 
     def take(self, rows: npt.NDArray[np.int64], projection: pa.Schema) -> pa.RecordBatch:
         """Return these rows, in this order."""
+        fitting = fitting_names(self.rows.schema, projection)
+        if fitting is not None:
+            return pa.RecordBatch.from_arrays(self.rows.take(rows, fitting), schema=projection)
         names = [name for name in projection.names if self.rows.has_column(name)]
         return _assemble(dict(zip(names, self.rows.take(rows, names), strict=True)), len(rows), projection)
 
@@ -115,6 +118,10 @@ class Run:
                     yield block, low, high, offsets[low:high]
 
     def _read(self, block: int, low: int, high: int, projection: pa.Schema) -> pa.RecordBatch:
+        fitting = fitting_names(self.rows.schema, projection)
+        if fitting is not None:
+            whole = pa.RecordBatch.from_arrays(self.rows.read_block(block, fitting), schema=projection)
+            return whole.slice(low, high - low)
         names = [field.name for field in projection if self.rows.has_column(field.name)]
         arrays = self.rows.read_block(block, names)
         found = {name: array.slice(low, high - low) for name, array in zip(names, arrays, strict=True)}
