@@ -66,7 +66,7 @@ _WORDS: Final = (
     (r"\bbuckets=", "its buckets"),
     (r"\b(as_of|columns|filter|limit|source|lease|images|where|token)=", lambda m: _flag(m[1])),
     (
-        r"\b(as_of|merge_engine|version_column|bucket_key|partitioned_by|if_exists|if_not_exists)\b",
+        r"\b(as_of|order_by|merge_engine|version_column|bucket_key|partitioned_by|if_exists|if_not_exists)\b",
         lambda m: _flag(m[1]),
     ),
     (r"\bagg_mode\b", "the mode of aggregation"),
