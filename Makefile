@@ -66,9 +66,8 @@ check: $(STAMP) ## Lint, formatting, types, import contracts
 test: $(STAMP) ## Run the tests, without the slow ones (ARGS="-k ...")
 	$(BIN)/pytest -q -m "not slow" -n $(JOBS) --dist loadfile $(ARGS)
 
-test-all: $(STAMP) ## Run every test, with deeper property tests; and those of test-lowest
+test-all: $(STAMP) ## Run every test, with deeper property tests
 	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --hypothesis-profile deep $(ARGS)
-	$(MAKE) test-lowest ARGS=
 
 # The lowest versions are those of the oldest Python: later ones have no wheels of them.
 $(LOWEST)/.installed: $(PROJECTS) packages/lowest.py
@@ -79,9 +78,8 @@ $(LOWEST)/.installed: $(PROJECTS) packages/lowest.py
 		--editable '.[$(LOWEST_EXTRAS),test]' --editable $(WHOLE)
 	@touch $@
 
-test-lowest: $(LOWEST)/.installed ## Run what needs no Spark with the lowest versions that pyproject.toml allows
-	$(LOWEST)/bin/pytest -q -m "not slow and not everything" -n $(JOBS) --dist loadfile tests/unit tests/scenarios \
-		--ignore=tests/unit/spark $(ARGS)
+test-lowest: $(LOWEST)/.installed ## Run the unit tests that need no Spark with the lowest versions that pyproject.toml allows
+	$(LOWEST)/bin/pytest -q -m "not slow" -n $(JOBS) --dist loadfile tests/unit --ignore=tests/unit/spark $(ARGS)
 
 demo: $(STAMP) ## See it work: a Spark job, two crashes, every total checked (ARGS="--orders ...")
 	$(BIN)/penstock demo $(ARGS)
