@@ -1,7 +1,7 @@
 """A `Disk` in memory that fails, fills up, lies about syncs, and loses power.
 
 What a power loss may do to bytes is in `volatile_file`, to names in `volatile_names`; how operations are made to fail
-is in `fault_gate`. Reading a file, also one that others have open, needs no care: there is one copy of its bytes.
+is in `fault_plan`. Reading a file, also one that others have open, needs no care: there is one copy of its bytes.
 """
 
 from __future__ import annotations
