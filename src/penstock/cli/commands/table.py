@@ -8,8 +8,8 @@ import pyarrow as pa
 import typer
 
 from penstock.cli.commands.access import open_connection
-from penstock.cli.commands.table_alteration import steps_of
 from penstock.cli.commands.table_description import describe_table, write_description
+from penstock.cli.input.table_alteration import steps_of
 from penstock.cli.terminal.confirmation import confirm
 from penstock.cli.terminal.options import (
     Output,
