@@ -46,6 +46,8 @@ class ByteRows:
     @property
     def words(self) -> Words:
         """Return the little-endian word at every byte position; a view."""
+        # A stride of one byte makes words overlap, so a row's words need no copy and no alignment. The slack keeps
+        # the last one inside the buffer.
         return np.ndarray((self.data.size - WORD_BYTES + 1,), "<u8", self.data.data, strides=(1,))
 
 

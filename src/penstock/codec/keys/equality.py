@@ -41,6 +41,8 @@ def _values_equal(left: pa.Array, right: pa.Array, both: Flags) -> Flags:
         same: Flags = values_of(left) == values_of(right)
         return same
     if pat.is_struct(kind):
+        # `field` leaves out the struct's own nulls; `both` holds for rows where neither struct is null, so what
+        # stands under a null does not count.
         for i in range(kind.num_fields):
             both = both & rows_equal(left.field(i), right.field(i))
         return both
@@ -85,6 +87,8 @@ def _elements(child: pa.Array, starts: Ints, edges: Ints) -> pa.Array:
     """Return the elements of some lists one after another; a slice where they lie so already."""
     if starts.size == 0:
         return child[:0]
+    # How far each list lies from where it would lie end to end. All alike: the lists are neighbours already, and a
+    # slice without a copy will do.
     shifts = starts - edges[:-1]
     if np.all(shifts == shifts[0]):
         return child.slice(int(starts[0]), int(edges[-1]))

@@ -59,6 +59,7 @@ class FixedField:
             return
         limbs = decimal_limbs(column).view(np.int64)
         if place.ndim == 1:
+            # Up to 18 digits fit the low word, and the high one only repeats its sign.
             assert np.array_equal(limbs[:, 1], limbs[:, 0] >> 63), "a decimal exceeds its precision"
             place[:] = _flip(limbs[:, 0])
         else:
@@ -85,6 +86,7 @@ class FixedRun:
     def __init__(self, types: Sequence[pa.DataType], *, terminates: bool) -> None:
         self.fields = {f"c{i}": FixedField(kind) for i, kind in enumerate(types)}
         self.columns = len(types)
+        # The terminator is a field of the record that stays zero: no step of its own to write it.
         terminator: list[Any] = [("end", "<u2")] if terminates else []
         self.record = np.dtype(terminator + [(name, field.dtype) for name, field in self.fields.items()])
         self.width = self.record.itemsize
@@ -178,6 +180,7 @@ def _flip(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if values.dtype.kind == "u":
         return values
     sign_bit = _SIGN_BITS[values.dtype.itemsize]
+    # With the sign bit inverted negative numbers come before positive ones, compared as unsigned bytes.
     flipped: npt.NDArray[Any] = values.view(sign_bit.dtype) ^ sign_bit
     return flipped
 

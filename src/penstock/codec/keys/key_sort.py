@@ -70,6 +70,7 @@ def sort_keys(keys: pa.BinaryArray) -> SortedKeys:
     wholes = _wholes(keys)
     if wholes is not None:
         return _sort_wholes(keys, wholes)
+    # Batches often come sorted, and a check is far cheaper than a sort.
     order = np.arange(len(keys))
     if len(keys) > 1 and not pc.all(pc.less_equal(keys[:-1], keys[1:])).as_py():
         order = _stable_order(keys)
@@ -128,12 +129,16 @@ def _stable_order(keys: pa.BinaryArray) -> Ints:
     at = _common_bytes(keys)
     everything = np.arange(len(keys))
     words, lefts = _words_at(rows, everything, at)
+    # A radix sort goes from the least to the most decisive column: by the word, and where words are equal, by the
+    # bytes left, for zeros beyond a key's end look like zeros inside one.
     order = radix_order([lefts, words])
     tied, groups = _ties(everything, [words[order], lefts[order]])
     tied, groups = _without_equal_keys(keys, order, tied, groups)
     if tied.size:
         some = order[tied]
         words, lefts = _words_at(rows, some, at + WORD_BYTES)
+        # The tie decides first, so that keys move within their tie only: the places of a tie are the ones that its
+        # keys had.
         turn = radix_order([lefts, words, groups])
         order[tied] = some[turn]
         tied, _ = _ties(tied, [groups[turn], words[turn], lefts[turn]])
@@ -146,6 +151,7 @@ def _stable_order(keys: pa.BinaryArray) -> Ints:
 
 def _common_bytes(keys: pa.BinaryArray) -> int:
     """Return how many leading bytes all keys share: as many as the smallest and the largest do."""
+    # In memcmp order every key lies between the least and the greatest, so it shares what those two share.
     extremes = pc.min_max(keys)
     low, high = extremes["min"].as_py(), extremes["max"].as_py()
     shared = min(len(low), len(high))
@@ -160,6 +166,8 @@ def _words_at(rows: ByteRows, some: Ints, at: int) -> tuple[Words, Words]:
     """
     starts, lengths = rows.starts[some], rows.lengths[some]
     lefts = np.clip(lengths - at, 0, WORD_BYTES + 1)
+    # Big-endian, so that integers compare as the bytes do. The minimum keeps the read at the key's end for shorter
+    # keys, where the slack is; KEPT then clears all of it.
     words = rows.words[starts + np.minimum(lengths, at)].byteswap()
     return words & KEPT[lefts], lefts.view(np.uint64)
 
@@ -168,6 +176,7 @@ def radix_order(columns: list[Words]) -> Ints:
     """Return the stable order by the last column, then the one before it, and so on."""
     order: Ints | None = None
     for column in columns:
+        # Bits that are the same in all rows order nothing; digits made of these alone are left out.
         varying = int(np.bitwise_or.reduce(column ^ column[0]))
         for shift in range(0, varying.bit_length(), DIGIT_BITS):
             if not (varying >> shift) & ((1 << DIGIT_BITS) - 1):
@@ -185,6 +194,8 @@ def _ties(places: Ints, columns: list[Words]) -> tuple[Ints, Words]:
 
     The last column is the bytes left: where keys end inside the word, equal columns are equal keys.
     """
+    # `differs[i]` tells whether row i begins a new run, with one more at the end: a row is tied unless both its own
+    # and the next are set.
     differs = np.ones(places.size + 1, np.bool_)
     differs[1:-1] = False
     for column in columns:
@@ -198,6 +209,8 @@ def _without_equal_keys(keys: pa.BinaryArray, order: Ints, tied: Ints, groups: W
     if tied.size == 0:
         return tied, groups
     known = keys.take(pa.array(order[tied]))
+    # Neighbours of one tie that differ make the whole tie mixed. A tie of equal keys only is in order: the sort was
+    # stable.
     unlike = pc.not_equal(known[1:], known[:-1]).to_numpy(zero_copy_only=False) & (groups[1:] == groups[:-1])
     mixed = np.zeros(int(groups[-1]) + 1, np.bool_)
     mixed[groups[1:][unlike]] = True

@@ -88,6 +88,7 @@ def _minimal_bytes(column: pa.Array) -> ByteRows:
     That is big-endian two's complement in the fewest bytes that hold value and sign.
     """
     limbs = decimal_limbs(column)
+    # All ones for negative numbers: xor then gives ~value, whose magnitude needs as many bytes with a sign bit.
     sign = (limbs[:, 1].view(np.int64) >> 63).view(np.uint64)
     low, high = limbs[:, 0] ^ sign, limbs[:, 1] ^ sign
     lengths = np.where(
@@ -97,5 +98,7 @@ def _minimal_bytes(column: pa.Array) -> ByteRows:
     )
     data = np.zeros(DECIMAL_BYTES * lengths.size + WORD_BYTES, np.uint8)
     data[:-WORD_BYTES] = limbs[:, ::-1].astype(">u8").reshape(-1).view(np.uint8)
+    # Every value has 16 bytes, big-endian; the fewest that hold it are its last ones, so a row is the tail of its
+    # slot.
     ends = np.arange(1, lengths.size + 1) * DECIMAL_BYTES
     return ByteRows(data, ends - lengths, lengths)

@@ -59,6 +59,8 @@ def hash_bytes(rows: ByteRows, seeds: Words) -> Words:
     hashes = seeds + P5
     _fold_stripes(hashes, rows, seeds)
     hashes += rows.lengths.astype(np.uint64)
+    # What stripes leave, in the order that the format prescribes: whole words, then four bytes, then single bytes.
+    # Rows differ in length, so each step takes those rows under a mask that still have so much.
     left = rows.lengths & (STRIPE_BYTES - 1)
     tails = rows.starts + rows.lengths - left
     for at in range(0, STRIPE_BYTES - 8, 8):
@@ -69,6 +71,7 @@ def hash_bytes(rows: ByteRows, seeds: Words) -> Words:
     for at in range(3):
         _fold_where(left > at, hashes, rows.data, tails + at, _fold_byte)
     _avalanche(hashes)
+    # Long rows went through the steps above without their stripes; their hashes are replaced here.
     if (long := np.flatnonzero(rows.lengths > LONG_ROW_BYTES)).size:
         hashes[long] = _hash_each(ByteRows(rows.data, rows.starts[long], rows.lengths[long]), seeds[long])
     return hashes
@@ -86,6 +89,7 @@ def _fold_stripes(hashes: Words, rows: ByteRows, seeds: Words) -> None:
     words, starts = rows.words, rows.starts[some]
     lanes = [seeds[some] + lane_seed for lane_seed in LANE_SEEDS]
     for stripe in range(int(stripes[-1])):
+        # Rows from `first` on have more stripes than were folded so far.
         first = int(np.searchsorted(stripes, np.uint16(stripe), side="right"))
         for lane in range(4):
             _round(lanes[lane][first:], words[starts[first:] + (stripe * STRIPE_BYTES + lane * 8)])

@@ -122,6 +122,8 @@ class BucketFront:
                 return offsets
             begun = self._begun
         offsets[unknown] = self._inner.get_many(self._bucket, keys.filter(pa.array(unknown)))
+        # The index below was read without the lock. A table begun anew meanwhile may have lost a newer entry to the
+        # index, over which this older offset must not lie.
         found = np.flatnonzero(unknown & (offsets != NO_OFFSET))
         with self._lock:
             if len(found) and begun == self._begun and self._has_room(len(found)):

@@ -31,6 +31,8 @@ class DirtyChunk:
 def latest(keys: pa.BinaryArray, offsets: Offsets) -> tuple[pa.BinaryArray, Offsets]:
     """Return each key once, in key order, with the last of its offsets."""
     ordered = sort_keys(keys)
+    # A key's last entry is the one before the next key's start. The sort is stable, so that is the newest; the slice
+    # makes this right for no keys at all.
     last = np.append(ordered.starts[1:], True)[: len(offsets)]
     return ordered.where(last), offsets[ordered.order[last]]
 

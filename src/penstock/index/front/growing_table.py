@@ -90,6 +90,7 @@ class GrowingTable:
         """Return the offset of each fingerprint, UNKNOWN where the table has none."""
         offsets = self._table.find(prints)
         if self._old is not None:
+            # A key that is removed is known (NO_OFFSET), so a stale offset in the old table never shows through.
             rest = np.flatnonzero(offsets == UNKNOWN)
             offsets[rest] = self._old.find(tuple(word[rest] for word in prints))
         return offsets
@@ -115,6 +116,7 @@ class GrowingTable:
     def remember(self, prints: Prints, offsets: Offsets) -> None:
         """Point each fingerprint that is not known at its offset; there must be room."""
         if self._old is not None:
+            # What the old table knows is newer than what was found below, and moves here in its turn.
             new = np.flatnonzero(self._old.find(prints) == UNKNOWN)
             prints, offsets = tuple(word[new] for word in prints), offsets[new]
         self._table.store(prints, offsets, replace=False)

@@ -79,6 +79,8 @@ class HashTable:
         `locate` gave, if nothing was stored since; it is used up.
         """
         self.stores += 1
+        # Offsets are kept with UNKNOWN taken off, so 0 means an empty slot; a removed key (-1) is kept as 1 and is
+        # not empty.
         places, values = self.locate(prints) if places is None else places, offsets - UNKNOWN
         left = np.flatnonzero(self._held[places] == 0)
         if replace and left.size < len(places):
@@ -105,10 +107,13 @@ class HashTable:
 
     def locate(self, prints: Prints) -> Places:
         """Return where each fingerprint is held, or the empty slot where it would be."""
+        # The top bits, for these are mixed best by the multiplications that make a fingerprint.
         places: Places = (prints[0] >> np.uint64(self._shift)).view(np.int64)
         on, step = self._taken(prints, places), 0
         while on.size > _FEW:
             step += 1
+            # All paths that go on are at the same step, so one number serves all; the slots are a power of two, and
+            # the mask is the remainder.
             at = (places[on] + step) & (self.slots - 1)
             places[on] = at
             on = on[self._taken(tuple(word[on] for word in prints), at)]

@@ -62,6 +62,8 @@ class NarrowHash:
 
     def prints_of_words(self, words: Words) -> Prints:
         """Return the fingerprints of keys of this width, each given as a little-endian word."""
+        # Each step can be undone: xor, a product with an odd number modulo 2**64, and a shift by half a word. So no
+        # two keys share a fingerprint, and `keys` walks the steps back.
         mixed = words ^ self._mask
         mixed *= self._first
         mixed ^= mixed >> _HALF_BITS
@@ -102,10 +104,13 @@ class WideHash:
 
     def prints(self, rows: ByteRows) -> Prints:
         """Return the fingerprints of the keys."""
+        # The length has a coefficient of its own, for the zeros that fill a key's last word would not tell two
+        # lengths apart.
         start, per_byte = self._coefficients[:2]
         lanes = start + per_byte * rows.lengths.astype(np.uint64)
         for word in range(-(-min(int(rows.lengths.max(initial=0)), _LONG_KEY_BYTES) // WORD_BYTES)):
             self._fold(lanes, rows, word)
+        # Only the upper half of each sum is strongly universal; four halves make the two words.
         upper = lanes >> _HALF_BITS
         prints = (upper[0] << _HALF_BITS | upper[1], upper[2] << _HALF_BITS | upper[3])
         if (long := np.flatnonzero(rows.lengths > _LONG_KEY_BYTES)).size:
@@ -118,6 +123,8 @@ class WideHash:
         if len(key) > _LONG_KEY_BYTES:
             return struct.unpack("=2Q", self._digest(key))
         count = -(-len(key) // 4)
+        # The same sums as in `prints`, for all four lanes in one integer of Python's: a lane lies in 128 bits, more
+        # than its sum reaches, so no carry crosses into the next.
         pieces = (1, len(key), *struct.unpack(f"<{count}I", key.ljust(4 * count, b"\0")))
         lanes = sum(map(mul, self._joined, pieces))
         first = lanes >> 3 * _APART_BITS & _UPPER_HALF | lanes >> 2 * _APART_BITS + 32 & _LOWER_HALF
@@ -160,6 +167,7 @@ def whole_words(keys: pa.BinaryArray) -> Words | None:
     _, bounds, data = keys.buffers()
     ends = np.frombuffer(bounds, np.int32, len(keys) + 1, 4 * keys.offset)
     start = int(ends[0])
+    # The total first: it rules out most other widths without a pass over the rows.
     if int(ends[-1]) - start != WORD_BYTES * len(keys) or (ends[1:] - ends[:-1] != WORD_BYTES).any():
         return None
     return np.frombuffer(data, "<u8", len(keys), start)

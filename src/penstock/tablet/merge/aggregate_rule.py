@@ -116,6 +116,8 @@ class AggregateRule:
                 there, insisted = groups.live >= 0, request.insists(groups.live)
                 old = _stored(groups.live, there, fetch, values)
             else:
+                # Keys of a round ascend, and every key of this round was in the one before, so the search finds its
+                # slot exactly.
                 before = np.searchsorted(rounds[number - 1].keys, one.keys)
                 there = np.ones(len(one.keys), np.bool_)
                 old = done[-1].images.select(values.names).take(pa.array(before))
@@ -151,6 +153,8 @@ class AggregateRule:
     def _meet(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> _Meeting:
         segments = Segments.of(groups)
         if segments.starts is None:
+            # No key repeats, so the slots are the rows as they came, while `groups.live` is by sorted key: bring it
+            # into row order. Where keys repeat, slots are by sorted key already.
             live = np.empty(segments.count, np.int64)
             live[groups.order] = groups.live
         else:

@@ -66,6 +66,8 @@ class KeyGroups:
 def group_keys(keys: pa.BinaryArray) -> tuple[KeyGroups, pa.BinaryArray]:
     """Group rows by key; return the groups, none live yet, and the distinct keys, sorted."""
     ordered = sort_keys(keys)
+    # Each start of a run of equal keys counts one up, so every row gets the number of its key. Only the rows' order
+    # is computed; the rows themselves are not moved.
     group = np.cumsum(ordered.starts, dtype=np.int64) - 1
     distinct = ordered.where(ordered.starts)
     return KeyGroups(ordered.order, ordered.starts, group, np.full(len(distinct), -1, np.int64)), distinct

@@ -42,12 +42,16 @@ class LastRow:
         written = {name: request.rows.column(i) for i, name in enumerate(request.rows.schema.names)}
         old = self._old_rows(groups, fetch, schema)
         gone = _deleted_before(groups, request.deletes)
+        # Null in `stored` stands for "no old row", where an earlier row of this batch deletes the key. Otherwise the
+        # columns that are not named come from the stored row, however often the key repeats: every row of this batch
+        # leaves them as they are.
         stored, new = pa.array(groups.group_of_row, mask=gone), groups.live[groups.group_of_row] < 0
         new = new if gone is None else new | gone
         arrays = [
             written[f.name] if f.name in written else defaulted(old.column(f.name).take(stored), f, new) for f in schema
         ]
         targets = [name for name in written if name not in self._key_names]
+        # Equal values alone do not make a row idle: where the key is absent, the row creates it.
         accept = ~(_same_as_before(request.rows, old, groups, targets) & live_before(groups, request.deletes))
         if request.deletes is not None:
             accept |= request.deletes
@@ -79,6 +83,8 @@ class LastRow:
         aged = request.refreshes(groups.live)
         if aged is not None:
             touched |= aged
+        # By key: `touched` has a value to clear, `left` keeps one outside the key. A live row without any value left
+        # goes.
         changes = (groups.live >= 0) & (touched | ~left)
         images = pa.RecordBatch.from_arrays(arrays, schema=schema)
         return Merged(
@@ -92,6 +98,8 @@ class LastRow:
         found = fetch(groups.live[there], columns)
         if there.all() or not len(columns):
             return found
+        # `found` has rows of live keys only. The count of live keys up to each one is its place there; the mask makes
+        # the others null.
         return found.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
@@ -100,6 +108,8 @@ def _deleted_before(groups: KeyGroups, deletes: Mask | None) -> Mask | None:
     if deletes is None:
         return None
     ordered = deletes[groups.order]
+    # A running count of deletes over all rows, without the row's own; that at the key's first row is taken off below,
+    # which leaves the deletes of this key.
     before = np.cumsum(ordered, dtype=np.int64) - ordered
     earlier = np.empty(len(before), np.bool_)
     earlier[groups.order] = before > before[groups.starts][groups.group]
@@ -118,6 +128,7 @@ def _same_as_before(rows: pa.RecordBatch, old: pa.RecordBatch, groups: KeyGroups
     same = np.ones(count, np.bool_)
     for name in targets:
         values = rows.column(name)
+        # New values first, then the stored one of each key: `before` counts stored rows from `count` on.
         both = pa.concat_arrays([values, old.column(name)])
         same &= rows_equal(values, both.take(pa.array(before)))
     return same

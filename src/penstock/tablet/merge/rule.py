@@ -150,6 +150,7 @@ def refresh(merged: Merged, refreshed: Mask, fetch: Fetch) -> Merged:
     groups, images = merged.groups, merged.images
     first = groups.first_rows[refreshed]
     stored = fetch(groups.live[refreshed], images.schema)
+    # The stored rows are appended to the images, and one `take` puts each in the place of its key's first row.
     source = np.arange(images.num_rows)
     source[first] = images.num_rows + np.arange(len(first))
     assert merged.accept is not None
@@ -183,6 +184,8 @@ def live_before(groups: KeyGroups, deletes: Mask | None) -> Mask:
     if deletes is None:
         ordered[:] = True
     else:
+        # In key order a row meets what the row before it left. This also crosses from key to key, so the first row of
+        # each key is then set from the stored row.
         ordered[1:] = ~deletes[groups.order][:-1]
     ordered[groups.starts] = groups.live >= 0
     result = np.empty(len(ordered), np.bool_)

@@ -34,15 +34,20 @@ class Versioned:
         unknown = [field for field in schema if field.name not in request.rows.schema.names]
         old = fetch(groups.live[there], pa.schema([schema.field(self._name), *unknown]))
         incoming = request.rows.column(self._name)
+        # Incoming and stored versions are ranked together, so that their ranks compare.
         ranks = _ranks(pa.concat_arrays([incoming, old.column(0)]))
         rank, old_rank = ranks[: len(incoming)], np.full(groups.count, -1, np.int64)
         old_rank[there] = ranks[len(incoming) :]
+        # Ranks lie between -1 and len(ranks), so `bound` is more than any two of them differ by.
         best = _best_before(rank[groups.order], old_rank, groups, bound=len(ranks) + 2)
         accept = np.empty(len(rank), np.bool_)
+        # The maximum with 0 refuses a null version (-1) even where the best so far is null, too: a null wins against
+        # no row, and only creates one where the key is absent.
         accept[groups.order] = rank[groups.order] >= np.maximum(best, 0)
         accept |= ~live_before(groups, None)
         rows = request.rows
         if unknown:
+            # `old` has rows of live keys only; this is each row's place in it, null where the key was absent.
             replaced = pa.array(np.cumsum(there) - 1, mask=~there).take(pa.array(groups.group_of_row))
             new = ~there[groups.group_of_row]
             for field in unknown:

@@ -66,6 +66,8 @@ def plan_request(
     if merged.deletes is None and merged.accept is None and merged.groups.distinct:
         return _plain_plan(merged, distinct, schema, base_offset)
     kept, alive = _kept(merged)
+    # A kept row has the next free offset. A row that is not kept repeats the offset of the kept row before it; every
+    # use below selects kept rows only.
     offsets = base_offset + np.cumsum(kept) - 1
     prev = _prev(merged.groups, kept, alive, offsets)
     ops = np.where(alive, np.int8(Op.UPDATE), np.int8(Op.INSERT))
@@ -96,6 +98,8 @@ def _plain_plan(merged: Merged, distinct: pa.BinaryArray, schema: TabletSchema, 
     offsets = np.arange(base_offset, base_offset + count, dtype=np.int64)
     prev, index_offsets = groups.live, offsets
     if not groups.as_they_came:
+        # `live` is by sorted key, rows are as they came: `order` leads from the first to the second, and writing
+        # through it is the inverse permutation without another sort.
         prev, index_offsets = np.empty(count, np.int64), offsets[groups.order]
         prev[groups.order] = groups.live
     replaces = prev >= 0
@@ -113,6 +117,7 @@ def _kept(merged: Merged) -> tuple[Mask, Mask]:
     alive = live_before(merged.groups, merged.deletes)
     kept = np.ones(len(alive), np.bool_) if merged.accept is None else merged.accept.copy()
     if merged.deletes is not None:
+        # A delete of an absent key changes nothing.
         kept &= ~merged.deletes | alive
     return kept, alive
 
@@ -121,12 +126,17 @@ def _prev(groups: KeyGroups, kept: Mask, alive: Mask, offsets: Offsets) -> Offse
     """Return the offset that each row replaces: the last change of its key, here or stored."""
     prev = groups.live[groups.group]
     if not groups.starts.all():
+        # Below, `place` is a position in key order, where rows of a key lie together as they came.
         place = np.arange(len(groups.order))
         ordered_kept = kept[groups.order]
+        # A running maximum over positions finds the last kept row up to each row; shifted by one, the last before it.
+        # It runs across keys, so a hit below the start of the row's own key belongs to another key and does not
+        # count.
         latest = np.maximum.accumulate(np.where(ordered_kept, place, -1))
         before = np.empty_like(latest)
         before[0], before[1:] = -1, latest[:-1]
         group_start = np.maximum.accumulate(np.where(groups.starts, place, 0))
+        # Where no row of this request was kept before, the replaced row is the stored one that `prev` has already.
         here = before >= group_start
         prev = np.where(here, offsets[groups.order][np.maximum(before, 0)], prev)
     result = np.empty(len(prev), np.int64)
@@ -136,6 +146,7 @@ def _prev(groups: KeyGroups, kept: Mask, alive: Mask, offsets: Offsets) -> Offse
 
 def _ended(prev: Offsets, ops: npt.NDArray[np.int8], base_offset: int) -> tuple[Offsets, Offsets]:
     """Return which rows end and where: those replaced, and every delete's own row."""
+    # Only kept rows get here, so their offsets follow each other without a gap.
     offsets = np.arange(base_offset, base_offset + len(prev), dtype=np.int64)
     replaces, deletes = prev >= 0, ops == Op.DELETE
     if not deletes.any():

@@ -75,6 +75,7 @@ class Met:
         assert expected is not None
         assert self.groups.distinct, "the router refuses a key that comes twice"
         unmet = np.empty(len(expected.offsets), np.bool_)
+        # `live` is by sorted key and `expected` by row. Keys are distinct, so `order` maps one to the other.
         unmet[self.groups.order] = self.groups.live != expected.offsets[self.groups.order]
         return unmet
 
@@ -147,6 +148,8 @@ class Planner:
         planned = self.planned
         if len(planned.index_keys) == 0:
             return live
+        # Null where nothing planned touches the key; for the rest the planned offset, -1 for a planned delete, hides
+        # the index's.
         place = pc.index_in(keys, value_set=planned.index_keys)
         hit = place.is_valid().to_numpy(zero_copy_only=False)
         live[hit] = planned.index_offsets[place.drop_null().to_numpy()]
@@ -159,6 +162,7 @@ class Planner:
         before = self.planned
         keys, offsets = plan.index_keys, plan.index_offsets
         if len(before.index_keys):
+            # Each key stays once, with its newest offset: `index_in` in `_live` finds one place of a key only.
             older = ~pc.is_in(before.index_keys, value_set=keys).to_numpy(zero_copy_only=False)
             keys = pa.concat_arrays([keys, before.index_keys.filter(pa.array(older))])
             offsets = np.concatenate([offsets, before.index_offsets[older]])

@@ -90,11 +90,14 @@ def find_undone(changes: Changes, target: Target, *, locked: bool, required: Mas
     undoes = np.isin(changes.kind, (BatchKind.UNDO, BatchKind.ORPHAN))
     covered = _covered(changes, undoes)
     mine = ~undoes & ~covered & (changes.owner == target.owner) & (changes.epoch > target.committed)
+    # An epoch below 0 is a change made outside any epoch: it is committed at once, so no undo ever takes it back.
     mine &= (changes.epoch >= 0) & (changes.offset >= target.start)
     if target.attempt:
         mine &= changes.attempt == target.attempt
     if not mine.any():
         return _nothing(changes.named.shape[1])
+    # Keys are small dense numbers, so a table by key selects all changes of the keys that have one to undo: the
+    # decision about a key needs every change of it, also those of others.
     concerned = np.zeros(int(changes.key.max()) + 1, np.bool_)
     concerned[changes.key[mine]] = True
     rows = np.flatnonzero(concerned[changes.key])
@@ -105,33 +108,48 @@ def find_undone(changes: Changes, target: Target, *, locked: bool, required: Mas
 
 def _decide(changes: Changes, rows: Int64s, mine: Mask, covered: Mask, survives: Mask, *, locked: bool) -> Undone:
     key = changes.key[rows]
+    # Changes lie by key and within a key by offset. So `reduceat` over `starts` folds key by key, `segment` is the
+    # number of each change's key, and of two changes of one key the one with the greater place was made later.
     starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
     segment = np.cumsum(np.concatenate([[True], key[1:] != key[:-1]])) - 1
     place = np.arange(len(rows))
     named, op, offset, prev = changes.named[rows], changes.op[rows], changes.offset[rows], changes.prev[rows]
+    # Every key here has a change to undo, so `first` and `last` are always places. In the folds below that may find
+    # nothing, -1 says "none" to a maximum and _LATE to a minimum.
     first = np.minimum.reduceat(np.where(mine, place, _LATE), starts)
     last = np.maximum.reduceat(np.where(mine, place, -1), starts)
     origin, lost = _origins(changes, rows, covered, starts, first)
     heard = survives & (place >= origin[segment])
     former = np.maximum.reduceat(np.where(heard & (place < first[segment]), place, -1), starts)
+    # Where `former` is -1, `op[former]` reads some other row, but `where` throws that answer away; likewise below.
+    # Without a former change the key was what the origin replaced.
     existed = np.where(former >= 0, op[former] != Op.DELETE, (prev[origin] != NO_OFFSET) & ~lost)
     survivor = np.maximum.reduceat(np.where(survives & (place > first[segment]), place, -1), starts)
     lives = np.where(survivor >= 0, op[survivor] != Op.DELETE, existed)
     columns = np.logical_or.reduceat(named & mine[:, None], starts, axis=0)
     superseded = np.zeros(len(starts), np.bool_)
     if not locked:
+        # Without locks another owner may have written the same columns since. Its change wins, and the whole key is
+        # left alone: otherwise the row would be a mix that no writer made.
         newer = survives & (place > last[segment]) & (named & columns[segment]).any(axis=1)
         superseded = np.logical_or.reduceat(newer, starts)
     source = np.full(columns.shape, KEEP, np.int64)
+    # The loop is over columns, which are few; each step decides all keys at once.
     for column in np.flatnonzero(columns.any(axis=0)):
         names = named[:, column]
         began = np.minimum.reduceat(np.where(mine & names, place, _LATE), starts)
         touched = began != _LATE
+        # _LATE is no index. Place 0 stands in for it; what comes out for keys that are not touched is not stored.
         began = np.where(touched, began, 0)
+        # This may also find a change before `began`; then it is not newer, and the comparison at `value` leaves it
+        # out.
         newer_place = np.maximum.reduceat(np.where(survives & names, place, -1), starts)
         theirs = np.where(op[newer_place] == Op.DELETE, NO_OFFSET, offset[newer_place])
         earlier = np.maximum.reduceat(np.where(heard & names & (place < began[segment]), place, -1), starts)
         before = np.where(earlier >= 0, np.where(op[earlier] == Op.DELETE, NO_OFFSET, offset[earlier]), prev[origin])
+        # Every row in the log is a whole image. Where no other undo took anything back below `first`, the row that
+        # the change replaced has the column's value; otherwise that image may hold undone values, and only the
+        # changes heard count.
         before = np.where(origin < first, before, prev[began])
         value = np.where(newer_place > began, theirs, before)
         source[touched, column] = value[touched]
@@ -145,14 +163,19 @@ def _origins(changes: Changes, rows: Int64s, covered: Mask, starts: Int64s, firs
     undoes = np.isin(kind, (BatchKind.UNDO, BatchKind.ORPHAN))
     origin, lost = first, np.zeros(len(starts), np.bool_)
     while True:
+        # An origin that moves back may bring further undoes and further taken changes into sight, so this goes on
+        # until nothing moves. It ends: an origin only ever gets lower.
         before, later = origin, undoes & (place > origin[segment])
         for who, which in sorted(set(zip(owner[later].tolist(), attempt[later].tolist(), strict=True))):
             marks = later & (owner == who) & (attempt == which)
             last = np.maximum.reduceat(np.where(marks, place, -1), starts)
+            # An undo without an attempt (0) takes back all attempts of its owner.
             taken = covered & (owner == who) & ((attempt == which) | (which == 0)) & (place < last[segment])
             began = np.minimum.reduceat(np.where(taken, place, _LATE), starts)
             origin = np.minimum(origin, began)
             orphans = np.logical_or.reduceat(marks & (kind == BatchKind.ORPHAN), starts)
+            # An orphan whose undone changes are gone from the log: only the orphan mark still says that the key was
+            # absent before.
             lost = lost | (orphans & (began == _LATE))
         if np.array_equal(before, origin):
             return origin, lost
@@ -169,6 +192,7 @@ def _covered(changes: Changes, undoes: Mask) -> Mask:
 
 def _covered_by(changes: Changes, undoes: Mask, group: tuple[Int64s, ...]) -> Mask:
     """Tell which changes have a later undo in their group, made when less than their epoch was committed."""
+    # `lexsort` sorts by its last key first, hence the reversal: by the group's parts, then by offset.
     order = np.lexsort((changes.offset, *reversed(group)))
     count = len(order)
     edges = np.zeros(count, np.bool_)
@@ -176,10 +200,13 @@ def _covered_by(changes: Changes, undoes: Mask, group: tuple[Int64s, ...]) -> Ma
         ordered = part[order]
         edges[1:] |= ordered[1:] != ordered[:-1]
     segment = np.cumsum(edges)
+    # `count` says "no undo here"; a minimum from the right then gives each change the next undo at or after it, which
+    # may lie in another group and is checked below.
     place = np.where(undoes[order], np.arange(count), count)
     # Committed epochs only grow, so the next undo has the lowest of all later ones.
     following = np.minimum.accumulate(place[::-1])[::-1]
     there = following < count
+    # `count` is one beyond the arrays; 0 stands in for it, and `there` rules these out.
     following = np.where(there, following, 0)
     epoch = changes.epoch[order]
     hit = there & (segment[following] == segment) & (epoch[following] < epoch) & ~undoes[order]

@@ -64,6 +64,8 @@ def plan_undo(
     `required` are the columns outside the key that are never null.
     """
     view, schema = tablet.view, tablet.schema
+    # Other owners' undoes may have taken back changes below `start` on which these stand, so the log is read from
+    # there.
     reach = start if reach is None else reach
     directory = view.directory(reach, view.visible)
     wanted = (directory.owner == owner) & (directory.epoch > committed) & (directory.rows > 0)
@@ -72,9 +74,13 @@ def plan_undo(
     if found is None:
         return UndoPlan((), BucketUndo(0, 0, 0))
     codes = _attempt_codes(directory)
+    # -1 is the code of no change: an attempt that wrote nothing in reach has nothing to undo. 0 would mean every
+    # attempt.
     target = Target(owner, committed, 0 if attempt == NO_ID else codes.get(attempt, -1), start)
     undone = find_undone(found.changes, target, locked=locked, required=np.isin(columns, required))
     handled = np.flatnonzero(~undone.superseded)
+    # From here on an index into `undone` stands for a key. A key that goes and is absent already needs no delete:
+    # that is why doing an undo again changes nothing.
     live = tablet.live_offsets(found.keys.take(pa.array(undone.key)))
     goes = handled[~undone.lives[handled] & (live[handled] != NO_OFFSET)]
     stays = handled[undone.lives[handled]]
@@ -112,6 +118,8 @@ def _read(
     encoded = [schema.encode_keys(block.batch) for block in blocks]
     batches = [directory.batch_of(block.offsets) for block in blocks]
     candidates = [keys.filter(pa.array(wanted[batch])) for keys, batch in zip(encoded, batches, strict=True)]
+    # Two passes over the same blocks: the first finds the keys to undo, the second takes every change of these keys,
+    # for what survives must be known too. A key's place among the distinct ones becomes its number.
     distinct = pc.unique(pa.chunked_array(candidates, pa.binary()))
     if len(distinct) == 0:
         return None
@@ -124,11 +132,13 @@ def _read(
         np.concatenate([b.batch.column(name).to_numpy()[hit] for b, hit in zip(blocks, hits, strict=True)])
         for name in (OP, PREV)
     )
+    # `find_undone` folds runs of one key, so a key's changes must lie together, in the order of the log.
     order = np.lexsort((offset, key))
     key, batch, offset, op, prev = key[order], batch[order], offset[order], op[order].astype(np.int64), prev[order]
     codes = _attempt_codes(directory)
     attempts = np.array([codes[bytes(attempt)] for attempt in directory.attempt.tolist()], np.int64)
     named = _named(directory, batch, columns, columns_of)
+    # A delete ends every column, whatever its batch names.
     named[op == Op.DELETE] = True
     changes = Changes(
         key,
@@ -156,6 +166,8 @@ def _named(
     directory: BatchDirectory, batch: Int64s, columns: tuple[int, ...], columns_of: ColumnsOf
 ) -> npt.NDArray[np.bool_]:
     """Tell for each change which of the columns its batch names."""
+    # Batches that name the same columns share a code, and there are few codes: each is read once and spread to its
+    # changes.
     _, first, inverse = np.unique(directory.columns_code[batch], return_index=True, return_inverse=True)
     rows = np.zeros((len(first), len(columns)), np.bool_)
     for row, number in enumerate(batch[first].tolist()):
@@ -179,12 +191,16 @@ def _request(
     """Return the images that the chosen keys have afterwards, or their deletes."""
     view, schema = tablet.view, tablet.schema
     keys = found.keys.take(pa.array(undone.key[chosen]))
+    # The key columns are read from the first change undone: that row is in the log for sure, while a live row may not
+    # exist.
     key_rows = view.gather(found.changes.offset[undone.first[chosen]], schema.key_fields)
     if deletes:
         return Request(key_rows, keys, np.ones(len(chosen), np.bool_), exact=True)
     arrays = {name: key_rows.column(name) for name in schema.key_fields.names}
     for place, column in enumerate(columns):
         source = undone.source[chosen, place]
+        # A column that keeps its value takes it from the live row. Without a live row that is NO_OFFSET: null,
+        # or the column's default.
         source = np.where(source == KEEP, live[chosen], source)
         arrays[str(column)] = _values(view, source, schema.storage.field(str(column)))
     fields = schema.user_columns
@@ -197,8 +213,10 @@ def _values(view: TabletView, source: Int64s, field: pa.Field) -> pa.Array:
     there = source >= 0
     if not there.any():
         return absent_values(field, len(source))
+    # Many keys may take a value from the same rows; `gather` reads each row once, in ascending order.
     offsets, inverse = np.unique(source[there], return_inverse=True)
     values = view.gather(offsets, pa.schema([field])).column(0)
+    # The 0 of rows without a source is never read: the mask makes them null before `defaulted` fills them.
     place = np.zeros(len(source), np.int64)
     place[there] = inverse
     return defaulted(values.take(pa.array(place, mask=~there)), field, ~there)

@@ -48,6 +48,7 @@ class Ends:
     def store(self, rows: Rows, offsets: Offsets, size: int) -> None:
         """End distinct live rows; `size` is how many rows the run has, or will have, at least."""
         array = self._sized(size)
+        # Checked for all rows before any is stored, so a refused change leaves every end as it was.
         if not np.all(array[rows] == OFFSET_MAX):
             raise CorruptionError("a change ends a row that is not live; open the bucket again")
         array[rows] = offsets
@@ -57,6 +58,7 @@ class Ends:
         """End rows again on replay; False if one had ended at another offset (I-9)."""
         array = self._sized(size)
         before = array[rows]
+        # Replay meets ends that were stored before the crash: the same end again is right, another one is not.
         fresh = before == OFFSET_MAX
         if not np.all(fresh | (before == offsets)):
             return False
@@ -76,6 +78,7 @@ class Ends:
     def unchanged_since(self, offset: int) -> bool:
         """Tell whether no row ended at `offset` or later."""
         array = self.array
+        # OFFSET_MAX is greater than every offset and means "live", so it must be left out by name.
         return array is None or not np.any((array >= offset) & (array != OFFSET_MAX))
 
     def _sized(self, size: int) -> Offsets:

@@ -15,6 +15,7 @@ def fold_array_agg(inputs: Inputs) -> pa.Array:
     """Append the elements of the inputs to the old list; all null stays null."""
     kind = inputs.column.type
     lists, bounds = laid_out(inputs)
+    # Laid end to end, the elements of a slot are already one list: only the outer edges are kept.
     edges = offsets_of(lists)[bounds]
     maker = pa.LargeListArray if pat.is_large_list(kind) else pa.ListArray
     offsets = pa.array(edges, pa.int64() if pat.is_large_list(kind) else pa.int32())

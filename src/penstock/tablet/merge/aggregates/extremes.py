@@ -47,6 +47,8 @@ def _fold(inputs: Inputs, operation: np.ufunc, *, neutral: int) -> pa.Array:
 def _fold_places(inputs: Inputs, operation: np.ufunc, *, neutral: int) -> pa.Array:
     both = pa.concat_arrays([inputs.values, inputs.old])
     sorted_rows = pc.array_sort_indices(both).to_numpy().astype(np.int64)
+    # The inverse permutation: a value's place in the sorted order compares as the value does. Nulls sort last, but
+    # they are masked, so `neutral` says "nothing counts" and is no place.
     places = np.empty(len(sorted_rows), np.int64)
     places[sorted_rows] = np.arange(len(sorted_rows))
     values, old = places[: len(inputs.values)], places[len(inputs.values) :]
@@ -89,6 +91,8 @@ def _from_words(words: Ints, kind: pa.DataType) -> pa.Array:
 
 def _turned(bits: Ints) -> Ints:
     """Turn the bits of floats so that they compare as integers; turning twice gives them back."""
+    # The sign spread over all bits, without the top one: it inverts the magnitude of negative floats, whose bits grow
+    # as the value falls, and leaves positive ones alone.
     turned = bits >> 63
     turned &= _INT64.max
     turned ^= bits

@@ -24,6 +24,7 @@ def laid_out(inputs: Inputs) -> tuple[pa.Array, Ints]:
     # The sort is stable, so the old value stays before the inputs, and these in their order.
     order = np.argsort(owners, kind="stable")
     rows = np.concatenate([kept, len(inputs.old) + given])[order]
+    # `minlength` gives slots without any value, which are empty ranges, their bounds, too.
     bounds = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=inputs.segments.count))])
     return pa.concat_arrays([inputs.old, inputs.values]).take(pa.array(rows)), bounds
 
@@ -64,4 +65,5 @@ def sizes_of(array: pa.Array) -> Ints:
 
 
 def _within(array: pa.Array, sizes: Ints) -> Ints:
+    # The total up to each edge, taken at the lists' edges: the difference of two is the size of the list between.
     return np.diff(np.concatenate([[0], np.cumsum(sizes)])[offsets_of(array)])

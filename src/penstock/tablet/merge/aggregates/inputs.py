@@ -88,6 +88,7 @@ def either(rows: npt.NDArray[np.int64], values: pa.Array, old: pa.Array) -> pa.A
     """Return for each slot the value of the row named, or the old value where none is (negative)."""
     if (rows >= 0).all():
         return values.take(pa.array(rows))
+    # One `take` from both arrays: the old values lie behind the new ones, slot by slot.
     both = pa.concat_arrays([values, old])
     return both.take(pa.array(np.where(rows >= 0, rows, len(values) + np.arange(len(rows)))))
 

@@ -67,6 +67,7 @@ def bound_of(kind: pa.DataType) -> tuple[int, int]:
 def join_limbs(limbs: Limbs, kind: pa.DataType) -> tuple[pa.Array, Mask]:
     """Return carried limbs as an array of the type, and which values are too large for it."""
     top = limbs[-1]
+    # The top limb must be its low 32 bits, sign-extended; anything else does not fit the words made below.
     beyond = (top >> (_BITS - 1)) != (top >> 63)
     words = [(limbs[i + 1] << _BITS) | limbs[i] for i in range(0, len(limbs), 2)]
     if len(words) == 1:
@@ -91,5 +92,6 @@ def join_words(words: Ints, kind: pa.DataType) -> tuple[pa.Array, Mask]:
 def _above(low: npt.NDArray[np.uint64], high: Ints, bound: int) -> Mask:
     """Tell which numbers of two words are greater than the bound."""
     bound_low, bound_high = np.uint64(bound & _WORD), bound >> 64
+    # The high word is signed and decides; the low word is unsigned and breaks ties.
     above: Mask = (high > bound_high) | ((high == bound_high) & (low > bound_low))
     return above

@@ -75,6 +75,8 @@ def _multiplied_decimals(inputs: Inputs) -> pa.Array:
     values = _only(_integers(inputs.values), inputs.counted, one)
     old = _only(_integers(inputs.old), inputs.old_valid, one)
     starts = np.arange(segments.count) if segments.starts is None else segments.starts
+    # The old value goes before the first row of each slot, so the fold starts from it; every slot before has moved
+    # the later ones on by one, hence the `arange` below.
     factors = np.insert(values, starts, old)
     step = np.frompyfunc(lambda left, right: _times(left, right, one), 2, 1)
     product = step.reduceat(factors, starts + np.arange(segments.count))

@@ -44,11 +44,13 @@ def rounds_of(groups: KeyGroups, calls: Rows) -> list[Round]:
     """Cut grouped rows into rounds; `calls` has the number of each row's call, as the rows came."""
     call = calls[groups.order]
     first = groups.starts.copy()
+    # Rows of a key come as they came, and calls ascend, so a slot begins where the key or the call changes.
     first[1:] |= call[1:] != call[:-1]
     starts = np.flatnonzero(first)
     lengths = np.diff(starts, append=len(call))
     keys = groups.group[starts]
     begins = np.flatnonzero(groups.starts[starts])
+    # How many slots of the same key come before: the slot's position less that of the key's first slot.
     turn = np.arange(len(starts)) - np.repeat(begins, np.diff(begins, append=len(starts)))
     rounds = []
     for number in range(int(turn.max()) + 1):
@@ -64,9 +66,12 @@ def arrange(rounds: Sequence[Round], groups: KeyGroups) -> Arranged:
     """Return the slots of all rounds in the order of the calls."""
     keys = np.concatenate([one.keys for one in rounds])
     turns = np.repeat(np.arange(len(rounds)), [len(one.keys) for one in rounds])
+    # A call has one slot of a key at most, and a key's calls ascend from round to round: so the order by call keeps
+    # the order of each key's changes.
     places = np.argsort(np.concatenate([one.calls for one in rounds]), kind="stable")
     position = np.empty(len(places), np.int64)
     position[places] = np.arange(len(places))
     by_key = np.lexsort((turns, keys))
+    # Every key has a slot in round 0, and `lexsort` puts it first among those of its key.
     starts = turns[by_key] == 0
     return Arranged(places, KeyGroups(position[by_key], starts, keys[by_key], groups.live))

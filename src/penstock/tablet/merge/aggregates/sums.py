@@ -32,6 +32,7 @@ def fold_count(inputs: Inputs) -> pa.Array:
     segments, counted, retracts = inputs.segments, inputs.counted, inputs.retracts
     counts = segments.tally(counted)
     if retracts is not None:
+        # The tally above counts a row that takes back as one more; it is one less, which differs by two.
         counts = counts - 2 * segments.tally(retracts if counted is None else retracts & counted)
     array, beyond = _plus(inputs, counts)
     refuse_first(beyond, ArithmeticOverflowError, TOO_LARGE)
@@ -57,6 +58,7 @@ def _plus(inputs: Inputs, counts: Ints) -> tuple[pa.Array, Mask]:
     old = narrow_of(inputs.old)
     assert old is not None
     old = _only(old, inputs.old_valid)
+    # A word holds every result if the largest old count plus all rows does: the usual case, in one addition.
     if _reach(old) + inputs.segments.rows <= INT64_MAX:
         return join_words(old + counts, inputs.column.type)
     low, high = (_only(limb, inputs.old_valid) for limb in limbs_of(inputs.old))
@@ -77,6 +79,8 @@ def _added_exactly(inputs: Inputs) -> tuple[pa.Array, Mask]:
     values, old = narrow_of(inputs.values), narrow_of(inputs.old)
     if values is not None and old is not None:
         values, old = _only(values, inputs.counted), _only(old, inputs.old_valid)
+        # No segment can leave a word if its rows were all as large as the largest value. Else the sum is taken by
+        # limbs, which cannot wrap.
         if _reach(values) * segments.longest + _reach(old) <= INT64_MAX:
             return join_words(segments.sum(_signed(values, inputs.retracts)) + old, kind)
     totals = []
