@@ -13,7 +13,7 @@ BLOCKS = re.findall(r"^```console\n(.*?)^```$", GUIDE.read_text(), re.M | re.S)
 
 
 def test_guide_session_writes_what_it_says(tmp_path: Path) -> None:
-    lines = "".join(BLOCKS).splitlines()
+    lines = "".join(BLOCKS).replace("\\\n", " ").splitlines()
     commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
     promised = [line for line in lines if not line.startswith("$ ")]
     # The command of this environment, whatever else is on the PATH.
