@@ -68,6 +68,7 @@ test: $(STAMP) ## Run the tests, without the slow ones (ARGS="-k ...")
 
 test-all: $(STAMP) ## Run every test, with deeper property tests
 	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --hypothesis-profile deep $(ARGS)
+	$(MAKE) test-lowest ARGS=
 
 # The lowest versions are those of the oldest Python: later ones have no wheels of them.
 $(LOWEST)/.installed: $(PROJECTS) packages/lowest.py
