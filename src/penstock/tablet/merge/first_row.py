@@ -23,4 +23,4 @@ class FirstRow:
         assert request.deletes is None
         merged = Merged(complete(request.rows, schema), groups, accept=~live_before(groups, None))
         old = request.refreshes(groups.live)
-        return merged if old is None else refresh(merged, old, fetch)
+        return merged if old is None else refresh(merged, old, fetch, schema)

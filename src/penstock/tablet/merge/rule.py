@@ -142,14 +142,15 @@ class MergeRule(Protocol):
         """Return the rows to store; `schema` has the user columns of the storage schema."""
 
 
-def refresh(merged: Merged, refreshed: Mask, fetch: Fetch) -> Merged:
+def refresh(merged: Merged, refreshed: Mask, fetch: Fetch, schema: pa.Schema) -> Merged:
     """Return rows in which the first row of some keys is the one that is stored, written again as it is.
 
     None of the rows of these keys was accepted.
     """
     groups, images = merged.groups, merged.images
     first = groups.first_rows[refreshed]
-    stored = fetch(groups.live[refreshed], images.schema)
+    # The fields of `schema` know their defaults; those of rows that came from a writer do not.
+    stored = fetch(groups.live[refreshed], schema)
     # The stored rows are appended to the images, and one `take` puts each in the place of its key's first row.
     source = np.arange(images.num_rows)
     source[first] = images.num_rows + np.arange(len(first))

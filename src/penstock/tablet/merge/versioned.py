@@ -58,7 +58,7 @@ class Versioned:
             won = np.zeros(groups.count, np.bool_)
             won[groups.group_of_row[accept]] = True
             aged &= ~won
-        return refresh(merged, aged, fetch) if aged is not None and aged.any() else merged
+        return refresh(merged, aged, fetch, schema) if aged is not None and aged.any() else merged
 
 
 def _ranks(versions: pa.Array) -> npt.NDArray[np.int64]:

@@ -102,6 +102,21 @@ def test_a_write_that_changes_nothing_counts(
     assert ids(table) == []
 
 
+@pytest.mark.parametrize("options", [{"merge_engine": "first_row"}, {"merge_engine": "versioned", "version_column": "n"}])
+def test_a_write_that_changes_nothing_keeps_the_default_of_a_column_added_since(
+    options: Any, engine: MemoryEngine, make: Make
+) -> None:
+    table = make(**options)
+    table.upsert([row(1, n=5)])
+    table = table.add_column("note", "STRING", default="none")
+    pass_time(engine, HOUR // 2)
+
+    result = table.upsert([{"id": 1, "n": 4, "m": 9, "note": "lost"}])
+
+    assert result.changes == 1
+    assert table.get(id=1) == {"id": 1, "n": 5, "m": 0, "note": "none"}
+
+
 def test_a_table_without_it_writes_nothing_where_nothing_changes(engine: MemoryEngine) -> None:
     connection = penstock.Connection(engine, "memory")
     table = connection.create_table("t", DDL, merge_engine="first_row")
