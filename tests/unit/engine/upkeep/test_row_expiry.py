@@ -102,7 +102,9 @@ def test_a_write_that_changes_nothing_counts(
     assert ids(table) == []
 
 
-@pytest.mark.parametrize("options", [{"merge_engine": "first_row"}, {"merge_engine": "versioned", "version_column": "n"}])
+@pytest.mark.parametrize(
+    "options", [{"merge_engine": "first_row"}, {"merge_engine": "versioned", "version_column": "n"}], ids=str
+)
 def test_a_write_that_changes_nothing_keeps_the_default_of_a_column_added_since(
     options: Any, engine: MemoryEngine, make: Make
 ) -> None:
