@@ -18,7 +18,7 @@ PenstockError
 │   ├── OwnerNotFoundError
 │   └── UnknownOrExpiredScannerError
 ├── AlreadyExistsError
-├── ConflictError                    somebody else was first; look before you go on
+├── ConflictError                    another caller was first; look before you go on
 │   ├── FencedError
 │   ├── LockedError
 │   └── SequenceError
@@ -206,7 +206,7 @@ class AlreadyExistsError(PenstockError):
 
 
 class ConflictError(PenstockError):
-    """Somebody else changed it first."""
+    """Another caller changed it first."""
 
     code = "conflict"
     keys: list[dict[str, Any]]

@@ -216,7 +216,7 @@ class Connection:
     def cut(self, tables: Iterable[Table | str]) -> dict[str, Cut]:
         """Return the present cuts of several tables by path, all of one moment. A lease can pin them.
 
-        Who writes to one table after a write to another was acknowledged is never seen in the second without the first.
+        If a write to one table is acknowledged before a write to another begins, the cuts never have the second alone.
 
         Raises:
             InvalidError: no tables are named, or one of another database.

@@ -40,7 +40,7 @@ def serve(
     longer is a warning there.
 
     Raises:
-        InvalidError: a setting or certificate does not fit, or nobody would be asked who they are.
+        InvalidError: a setting or certificate does not fit, or callers would not be identified.
         DirectoryInUseError: another process holds the directory.
         UnavailableError: a port is taken.
         UnsupportedError: only the client is installed.

@@ -67,7 +67,7 @@ class Listen:
             raise InvalidError("mutual tls needs the server's own certificate and key too")
         if not (self.token_file or self.tls_ca or self.insecure or _is_loopback(self.host)):
             raise InvalidError(
-                "nobody would be asked who they are: give a token file or a ca for client certificates, "
+                "callers would not be identified: give a token file or a ca for client certificates, "
                 "or say insecure to listen beyond loopback",
                 host=self.host,
             )

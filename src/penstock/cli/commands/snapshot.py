@@ -52,7 +52,7 @@ def list_snapshots(
     read_only: ReadOnly = False,
     url: Url = None,
 ) -> None:
-    """List the snapshots of a table: where they are, what they hold, and who leases them."""
+    """List the snapshots of a table: where they are, what they hold, and which leases hold them."""
     with open_connection(context, url, read_only=read_only) as connection:
         write_records(output, SNAPSHOTS, snapshot_records(connection.table(table).list_snapshots()))
 

@@ -71,7 +71,7 @@ def serve(
         bool,
         typer.Option(
             "--access-log",
-            help="A line for each request: who, what, which table, how long, how it ended.",
+            help="A line for each request: caller, call, tables, milliseconds, bytes, result.",
             rich_help_panel=_LOGGING,
         ),
     ] = False,
@@ -94,11 +94,15 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.", rich_help_panel=_SECURITY)] = None,
     tls_ca: Annotated[
         Path | None,
-        typer.Option(help="Who signs client certificates, PEM; callers then need one.", rich_help_panel=_SECURITY),
+        typer.Option(help="Certificates to trust for clients, PEM; callers then need one.", rich_help_panel=_SECURITY),
     ] = None,
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", help="Listen beyond loopback without asking who calls.", rich_help_panel=_SECURITY),
+        typer.Option(
+            "--insecure",
+            help="Listen beyond loopback without tokens or client certificates.",
+            rich_help_panel=_SECURITY,
+        ),
     ] = False,
 ) -> None:
     """Serve a data directory to others.

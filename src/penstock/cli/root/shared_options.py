@@ -38,7 +38,7 @@ TlsCa = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Who signed the server's certificate, PEM; or set PENSTOCK_TLS_CA.",
+        help="Certificates to trust for the server, PEM; or set PENSTOCK_TLS_CA.",
         rich_help_panel=CONNECTION,
         show_default=False,
     ),

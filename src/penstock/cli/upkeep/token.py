@@ -17,7 +17,7 @@ from penstock.server.access.token_lines import TokenLines
 
 TOKENS: Final = pa.schema([("name", pa.string())])
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Who uses the token: letters, digits, and _ . @ -.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The caller's name: letters, digits, and _ . @ -.")]
 TokenFile = Annotated[
     Path, typer.Option("--token-file", metavar="FILE", help="The server's token file, as `penstock serve` has it.")
 ]

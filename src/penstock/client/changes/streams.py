@@ -195,7 +195,7 @@ def _log_state(link: Link, info: TableInfo, lease_id: str | None) -> LogState:
     def led() -> LogState:
         state = link.node.changes.log_state(info.table_id)
         if state.away:
-            raise NotLeaderError("nobody leads the bucket now; try again", bucket=state.away[0])
+            raise NotLeaderError("the bucket has no leader now; try again", bucket=state.away[0])
         return state
 
     return link.retry.run(led)

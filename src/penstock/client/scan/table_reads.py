@@ -89,7 +89,7 @@ class TableReads:
         return True
 
     def head(self, n: int = 10) -> pa.Table:
-        """Return a few rows, whichever come first.
+        """Return a few rows, in no particular order.
 
         Raises:
             InvalidError: not a number of rows.

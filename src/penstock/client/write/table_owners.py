@@ -36,7 +36,7 @@ class TableOwners:
     ) -> Owner:
         """Become the owner of columns, or of all, under an id, or a new one for None; renewed until it is released.
 
-        The same id again fences the older holder. Who asks for a column that is declared not null gets all.
+        The same id again fences the older holder. An owner of a column that is declared not null gets all columns.
 
         Raises:
             LockedError: another owner holds one of the columns; names it, its columns and the time left.

@@ -45,7 +45,7 @@ class Backups:
         with self._lock:
             if len(self._sessions) + self._beginning >= BACKUPS_MAX:
                 raise UnavailableError(
-                    "too many backups are under way; let one end, or wait until those that nobody reads are forgotten",
+                    "too many backups are under way; let one end, or wait until those that are not read are forgotten",
                     max=BACKUPS_MAX,
                 )
             self._beginning += 1
@@ -69,7 +69,7 @@ class Backups:
             session = self._sessions.get(backup_id)
             if session is None:
                 raise NotFoundError(
-                    "the backup is over: the server was restarted, or nobody read it for long; start it again, it goes"
+                    "the backup is over: the server was restarted, or it was not read for long; start it again, it goes"
                     " on where it was",
                     backup_id=backup_id,
                 )
