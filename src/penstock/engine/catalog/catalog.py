@@ -97,7 +97,6 @@ class Catalog:
                     return
                 raise AlreadyExistsError(_taken("database", name, twin), database=twin)
             self._records.commit([Put(database_key(name), encode({"created_ms": self._clock.wall_ms()}), ABSENT)])
-            self._records.databases.add(name)
 
     def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> list[TableInfo]:
         """Drop a database, with its tables if `cascade`; return the tables dropped.
@@ -118,12 +117,12 @@ class Catalog:
                     "the database has tables; drop them, or use cascade", database=name, tables=len(paths)
                 )
             key = database_key(name)
+            tables = [self.table(path) for path in paths]
             self._records.commit(
                 [Delete(key, self._records.expected(key)), *(write for p in paths for write in self._drop_writes(p))],
                 drops=True,
             )
-            self._records.databases.remove(name)
-            return [self._note_dropped(path) for path in paths]
+            return tables
 
     def list_databases(self) -> list[str]:
         """Return the names of all databases, sorted."""
@@ -167,21 +166,14 @@ class Catalog:
             self._records.commit(
                 [
                     *named,
-                    Check(database, self._records.versions[database]),
+                    Check(database, self._records.expected(database)),
                     Put(TABLE_COUNTER, encode(table_id + 1), self._records.expected(TABLE_COUNTER)),
                     Put(name_key(parsed), encode(table_id), ABSENT),
                     Put(table_key(table_id), encode_table(info), ABSENT),
                     Put(schema_key(table_id, 0), encode(info.schema.to_json()), ABSENT),
                 ]
             )
-            self._records.next_table += 1
-            self._records.ids[parsed] = table_id
-            if named:
-                self._records.creators[table_id] = creator
-            self._records.schemas[table_id] = {0: info.schema}
-            self._records.partitions[table_id] = {}
-            self._records.tables[table_id] = info
-            return info
+            return self._records.tables[table_id]
 
     def table(self, path: str | TablePath) -> TableInfo:
         """Return the table of that path.
@@ -238,9 +230,9 @@ class Catalog:
         with self._records.lock:
             if if_exists and parsed not in self._records.ids:
                 return None
-            self.table(parsed)
+            info = self.table(parsed)
             self._records.commit(self._drop_writes(parsed), drops=True)
-            return self._note_dropped(parsed)
+            return info
 
     def add_column(
         self,
@@ -287,9 +279,7 @@ class Catalog:
                 assert after.schema_id == before.schema_id + 1
                 writes.append(Put(schema_key(table_id, after.schema_id), encode(after.schema.to_json()), ABSENT))
             records.commit(writes)
-            records.schemas[table_id][after.schema_id] = after.schema
-            records.tables[table_id] = after
-            return after
+            return records.tables[table_id]
 
     def schema(self, table_id: int, schema_id: int) -> Schema:
         """Return a schema that the table has or had; also of a table that is dropping.
@@ -318,7 +308,7 @@ class Catalog:
         with self._records.lock:
             if partition_id is None:
                 return table_id < self._records.next_table
-            return partition_id < self._records.next_partition.get(table_id, 1)
+            return partition_id < self._records.next_partition(table_id)
 
     def dropped(self) -> list[int]:
         """Return the ids of dropped tables whose directories may still be there."""
@@ -335,10 +325,6 @@ class Catalog:
             keys = [schema_key(table_id, schema_id) for schema_id in records.schemas[table_id]]
             keys += [partition_counter_key(table_id), table_key(table_id), dropped_key(table_id), creator_key(table_id)]
             records.commit([Delete(key) for key in keys])
-            records.dropped_tables.remove(table_id)
-            del records.schemas[table_id], records.tables[table_id], records.partitions[table_id]
-            records.next_partition.pop(table_id, None)
-            records.creators.pop(table_id, None)
 
     def _check_room(self, creator: str) -> None:
         ids, creators = self._records.ids, self._records.creators
@@ -365,13 +351,8 @@ class Catalog:
         return [
             Delete(name, self._records.expected(name)),
             Put(dropped_key(table_id), b"", ABSENT),
-            Check(table, self._records.versions[table]),
+            Check(table, self._records.expected(table)),
         ]
-
-    def _note_dropped(self, path: TablePath) -> TableInfo:
-        table_id = self._records.ids.pop(path)
-        self._records.dropped_tables.add(table_id)
-        return self._records.tables[table_id]
 
 
 def _twin(name: str, names: Iterable[str]) -> str | None:

@@ -146,17 +146,14 @@ class Partitions:
             )
             key, word = partition_key(table_id, partition_id), dropped_key(table_id, partition_id)
             said = Put(gone_key(table_id, partition_id), encode(gone.to_json()), ABSENT)
-            records.commit([Check(key, records.versions[key]), Put(word, b"", ABSENT), said], drops=True)
-            del records.partitions[table_id][partition.name]
-            records.dropped_partitions[table_id, partition_id] = partition
-            records.gone.setdefault(table_id, {})[partition_id] = gone
+            records.commit([Check(key, records.expected(key)), Put(word, b"", ABSENT), said], drops=True)
 
     def first_known_ms(self, table_id: int, kept_since_ms: int) -> int:
         """Return the moment from which on all partitions are known that there were, if drops are kept for so long."""
         records = self._records
         with records.lock:
             gone = records.gone.get(table_id, {}).values()
-            born = records.next_partition.get(table_id, 1) - 1
+            born = records.next_partition(table_id) - 1
             known = len(records.partitions[table_id]) + len(gone)
             last_drop_ms = max((partition.dropped_ms for partition in gone), default=0)
             return max(last_drop_ms, kept_since_ms) if known < born else last_drop_ms
@@ -164,7 +161,7 @@ class Partitions:
     def births(self, table_id: int) -> int:
         """Return the id that the next partition of a table gets."""
         with self._records.lock:
-            return self._records.next_partition.get(table_id, 1)
+            return self._records.next_partition(table_id)
 
     def gone(self, table_id: int, since: int = 0) -> tuple[GonePartition, ...]:
         """Return the dropped partitions of which it is known where they ended, from an id on, in their order."""
@@ -190,8 +187,6 @@ class Partitions:
             ][:WRITES_MAX]
             if old:
                 records.commit([Delete(gone_key(table_id, partition_id)) for partition_id in old])
-                for partition_id in old:
-                    del known[partition_id]
 
     def dropped(self) -> list[tuple[int, int]]:
         """Return (table id, partition id) of dropped partitions whose directories may still be there."""
@@ -201,9 +196,7 @@ class Partitions:
     def find(self, table_id: int, partition_id: int) -> PartitionInfo | None:
         """Return a partition by its id, also one that is dropping; None if there is none."""
         with self._records.lock:
-            known = self._records.partitions.get(table_id, {}).values()
-            found = next((p for p in known if p.partition_id == partition_id), None)
-            return found or self._records.dropped_partitions.get((table_id, partition_id))
+            return self._records.partition(table_id, partition_id)
 
     def names(self, table_id: int) -> dict[int, str]:
         """Return the name of each partition of a table, by id, also of those that are dropping."""
@@ -219,7 +212,6 @@ class Partitions:
                 return
             keys = (partition_key(table_id, partition_id), dropped_key(table_id, partition_id))
             self._records.commit([Delete(key) for key in keys])
-            del self._records.dropped_partitions[table_id, partition_id]
 
     def forget_all(self, table_id: int) -> None:
         """Remove the records of all partitions of a dropped table; a crash in between is gone over again."""
@@ -232,10 +224,6 @@ class Partitions:
             keys += [gone_key(table_id, partition_id) for partition_id in records.gone.get(table_id, {})]
             for start in range(0, len(keys), WRITES_MAX):
                 records.commit([Delete(key) for key in keys[start : start + WRITES_MAX]])
-            records.partitions[table_id].clear()
-            records.gone.pop(table_id, None)
-            for partition_id in gone:
-                del records.dropped_partitions[table_id, partition_id]
 
     def _create(self, info: TableInfo, names: Sequence[str]) -> None:
         records = self._records
@@ -249,7 +237,7 @@ class Partitions:
                 max=limit,
             )
         columns = partition_columns(info.schema, info.partitioned_by)
-        first = records.next_partition.get(table_id, 1)
+        first = records.next_partition(table_id)
         first_offset = self._first_offset(info, births=first - 1)
         now_ms = self._clock.wall_ms()
         created = []
@@ -258,12 +246,10 @@ class Partitions:
             parse_partition_name(columns, name)
             created.append(PartitionInfo(table_id, partition_id, name, now_ms, first_offset))
         counter, table = partition_counter_key(table_id), table_key(table_id)
-        writes: list[Write] = [Check(table, records.versions[table])]
+        writes: list[Write] = [Check(table, records.expected(table))]
         writes.append(Put(counter, encode(first + len(created)), records.expected(counter)))
         writes += [Put(partition_key(table_id, p.partition_id), encode(p.to_json()), ABSENT) for p in created]
         records.commit(writes)
-        records.next_partition[table_id] = first + len(created)
-        records.partitions[table_id] |= {partition.name: partition for partition in created}
 
     def _first_offset(self, info: TableInfo, *, births: int) -> int:
         """Return where the logs of partitions begin that are created now: in the life after all drops so far.
