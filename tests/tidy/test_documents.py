@@ -10,6 +10,21 @@ import pytest
 LINK = re.compile(r"\[[^\]]+\]\((?!\w+:)(?P<target>[^)#\s]+)(?:#[^)]*)?\)")
 
 
+CODE_WIDTH_MAX = 76
+"""The site shows so many characters of a line of code; what is longer is cut."""
+
+
+def wide_code(text: str) -> list[str]:
+    """Return the lines of a document's code blocks that are too wide."""
+    wide, inside = [], False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            inside = not inside
+        elif inside and len(line) > CODE_WIDTH_MAX:
+            wide.append(line)
+    return wide
+
+
 def dead_links(file: Path) -> list[str]:
     """Return the relative links of a document that lead nowhere."""
     targets = [match["target"] for match in LINK.finditer(file.read_text())]
@@ -66,3 +81,15 @@ def test_dead_link_is_caught(tmp_path: Path) -> None:
     page.write_text("[here](page.md#top) [gone](nowhere.md) [out](https://example.org)")
 
     assert dead_links(page) == ["nowhere.md"]
+
+
+def test_code_fits_the_page(repository: Path) -> None:
+    files = [repository / "README.md", *(repository / "docs").rglob("*.md")]
+
+    wide = [f"{file.relative_to(repository)}: {line}" for file in files for line in wide_code(file.read_text())]
+
+    assert wide == []
+
+
+def test_wide_code_is_caught() -> None:
+    assert wide_code("x" * 80 + "\n```python\n" + "y" * 77 + "\n```\n" + "z" * 80) == ["y" * 77]

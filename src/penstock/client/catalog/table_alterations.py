@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Self
@@ -18,15 +19,15 @@ from penstock.model.table.properties import change_properties
 from penstock.model.table.table import TableInfo
 
 
-class TableAlterations:
+class TableAlterations(ABC):
     """The part of a table handle that alters the table. What is altered through a handle, the handle takes up."""
 
     _link: Link
     _known: KnownTable
 
+    @abstractmethod
     def _altered(self, info: TableInfo) -> Self:
         """Take up an altered table; return a new handle to it."""
-        raise NotImplementedError
 
     def add_column(
         self, name: str, type: pa.DataType | str, agg: AggFunction | str | None = None, default: Any = None
