@@ -17,6 +17,7 @@ from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.metadata.store import Entry, Write
 from penstock.engine.owners.attempt_ends import end_attempt
 from penstock.engine.owners.owners import Owners
+from penstock.engine.owners.staged_commit import TOGETHER_BYTES_MAX
 from penstock.engine.settings import Settings
 from penstock.engine.table.open_table import OpenTable
 from penstock.errors import ClosedError
@@ -78,7 +79,8 @@ class CrashingMetadataStore:
 class OwnerRig:
     """One table with its owners; `crash` opens it again as the next process finds it."""
 
-    def __init__(self, ddl: str, **options: Any) -> None:
+    def __init__(self, ddl: str, *, together_bytes_max: int = TOGETHER_BYTES_MAX, **options: Any) -> None:
+        self._together_bytes_max = together_bytes_max
         self.disk = FaultyDisk()
         self.metadata = CrashingMetadataStore()
         self.clock = ManualClock()
@@ -101,7 +103,14 @@ class OwnerRig:
             clock=self.clock,
             syncs=self._syncs,
         )
-        self.owners = Owners(self.table, self.metadata, disk=self.disk, settings=self.settings, clock=self.clock)
+        self.owners = Owners(
+            self.table,
+            self.metadata,
+            disk=self.disk,
+            settings=self.settings,
+            clock=self.clock,
+            together_bytes_max=self._together_bytes_max,
+        )
 
     def crash(self, seed: int, *, power_loss: bool) -> None:
         """Let the process die now and open the table again."""

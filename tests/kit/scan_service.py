@@ -9,6 +9,7 @@ from penstock.engine.metadata.memory_store import MemoryMetadataStore
 from penstock.engine.metadata.store import MetadataStore
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.named_cuts import NamedCuts
+from penstock.engine.scan.page_reader import APART_BYTES_MIN
 from penstock.engine.scan.service import ScanService
 from penstock.engine.settings import Settings
 from penstock.engine.table.open_table import OpenTable
@@ -19,7 +20,13 @@ from penstock.runtime.metrics import Metrics
 
 
 def scan_service(
-    rig: OpenTableRig, settings: Settings, metrics: Metrics, cuts: Cuts, metadata: MetadataStore | None = None
+    rig: OpenTableRig,
+    settings: Settings,
+    metrics: Metrics,
+    cuts: Cuts,
+    metadata: MetadataStore | None = None,
+    *,
+    apart_bytes_min: int = APART_BYTES_MIN,
 ) -> ScanService:
     """Return the service of a node that has no leases and is never closed; `metadata` says which database it is."""
     metadata = MemoryMetadataStore() if metadata is None else metadata
@@ -39,4 +46,5 @@ def scan_service(
         holding=lambda bucket: rig.table(bucket.table_id),
         find_leased=no_lease,
         check_open=lambda: None,
+        apart_bytes_min=apart_bytes_min,
     )

@@ -25,7 +25,6 @@ REPLACING = frozenset(
         "unit/engine/leases/test_leases.py",
         "unit/engine/lookup/test_service.py",
         "unit/engine/owners/test_staging.py",
-        "unit/engine/scan/test_service.py",
         "unit/engine/table/test_deletion.py",
         "unit/engine/table/test_open_tables.py",
         "unit/engine/upkeep/test_row_expiry.py",

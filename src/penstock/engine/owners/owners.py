@@ -19,7 +19,7 @@ from penstock.engine.owners.admission import OwnerAdmission
 from penstock.engine.owners.attempts import Attempts, check_attempts
 from penstock.engine.owners.live_owner import Columns, LiveOwner
 from penstock.engine.owners.record import OwnerRecord, principal_of_record
-from penstock.engine.owners.staged_commit import StagedCommit
+from penstock.engine.owners.staged_commit import TOGETHER_BYTES_MAX, StagedCommit
 from penstock.engine.owners.store import OwnerStore
 from penstock.engine.owners.undo import OwnerUndo
 from penstock.engine.settings import Settings
@@ -40,14 +40,26 @@ ID_LENGTH_MAX = 200
 class Owners:
     """Owners of one table. Thread-safe: every call is a step of the table's committer."""
 
-    def __init__(self, table: OpenTable, store: MetadataStore, *, disk: Disk, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        table: OpenTable,
+        store: MetadataStore,
+        *,
+        disk: Disk,
+        settings: Settings,
+        clock: Clock,
+        together_bytes_max: int = TOGETHER_BYTES_MAX,
+    ) -> None:
+        """Find the owners of a table; a commit shows rows of up to `together_bytes_max` at once."""
         self._table = table
         self._settings = settings
         self._clock = clock
         self._store = OwnerStore(table.info.table_id, store, clock)
         self._undo = OwnerUndo(table, self._store)
         self.guard = OwnerAdmission(table, self._store, self._undo, clock)
-        self.staged = StagedCommit(table, disk, self._store, self._undo, self.guard)
+        self.staged = StagedCommit(
+            table, disk, self._store, self._undo, self.guard, together_bytes_max=together_bytes_max
+        )
         for tablet in table.committer.tablets.values():
             self.guard.adopt(tablet)
         table.committer.guard = self.guard

@@ -58,12 +58,22 @@ class Verified:
 class StagedCommit:
     """The staged rows of one table, from their call to their buckets."""
 
-    def __init__(self, table: OpenTable, disk: Disk, store: OwnerStore, undo: OwnerUndo, guard: OwnerAdmission) -> None:
+    def __init__(
+        self,
+        table: OpenTable,
+        disk: Disk,
+        store: OwnerStore,
+        undo: OwnerUndo,
+        guard: OwnerAdmission,
+        *,
+        together_bytes_max: int = TOGETHER_BYTES_MAX,
+    ) -> None:
         self._table = table
         self._owners = store
         self._undo = undo
         self._guard = guard
         self._rows = StagedRows(disk, table.info.table_id)
+        self._together_bytes_max = together_bytes_max
         guard.find_staged = self._find_staged
 
     def stage(self, call: WriteCall) -> WriteResult:
@@ -199,7 +209,7 @@ class StagedCommit:
     def _try_out(self, owner: LiveOwner, files: list[StagedFile]) -> tuple[WriteGroup | None, bool]:
         """Return the plan of staged calls, None if it is too large to keep, and whether rows go by it."""
         committer = self._table.committer
-        if sum(self._rows.size_bytes(file) for file in files) <= TOGETHER_BYTES_MAX:
+        if sum(self._rows.size_bytes(file) for file in files) <= self._together_bytes_max:
             plan = committer.plan(self._writes(owner, files, None))
             return plan, removes_rows(plan)
         removes = False
@@ -214,7 +224,7 @@ class StagedCommit:
 
     def _portions(self, files: list[StagedFile]) -> Iterator[Container[BucketId] | None]:
         """Yield as many buckets at a time as may be held in memory; None for all of them."""
-        if sum(self._rows.size_bytes(file) for file in files) <= TOGETHER_BYTES_MAX:
+        if sum(self._rows.size_bytes(file) for file in files) <= self._together_bytes_max:
             yield None
             return
         sizes: Counter[BucketId] = Counter()
@@ -223,7 +233,7 @@ class StagedCommit:
         portion: set[BucketId] = set()
         held = 0
         for bucket, size in sorted(sizes.items()):
-            if portion and held + size > TOGETHER_BYTES_MAX:
+            if portion and held + size > self._together_bytes_max:
                 yield portion
                 portion, held = set(), 0
             portion.add(bucket)

@@ -62,10 +62,20 @@ class _Block(NamedTuple):
 class PageReader:
     """Reads the pages of a scan one after the other. Not thread-safe."""
 
-    def __init__(self, view: TabletView, plan: ScanPlan, start: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        view: TabletView,
+        plan: ScanPlan,
+        start: int,
+        clock: Clock,
+        *,
+        apart_bytes_min: int = APART_BYTES_MIN,
+    ) -> None:
+        """Read a view from an offset on; slices of `apart_bytes_min` on average stay apart."""
         self._view = view
         self._plan = plan
         self._clock = clock
+        self._apart_bytes_min = apart_bytes_min
         self._end = start
         self._blocks = self._read(start)
         self._left: _Block | None = None
@@ -181,7 +191,7 @@ class PageReader:
             return PageRows((pa.RecordBatch.from_pylist([], schema=self._plan.shown),))
         if len(pieces) == 1:
             return PageRows((pieces[0],))
-        if sum(pa.ipc.get_record_batch_size(piece) for piece in pieces) >= APART_BYTES_MIN * len(pieces):
+        if sum(pa.ipc.get_record_batch_size(piece) for piece in pieces) >= self._apart_bytes_min * len(pieces):
             return PageRows(tuple(pieces), tuple(ends[:-1]))
         return PageRows((pa.concat_batches(pieces),))
 

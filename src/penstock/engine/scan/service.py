@@ -18,7 +18,7 @@ from penstock.engine.catalog.identity import Identity
 from penstock.engine.home.memory_budget import MemoryBudget
 from penstock.engine.scan.cuts import Cuts
 from penstock.engine.scan.named_cuts import NamedCuts
-from penstock.engine.scan.page_reader import PageReader
+from penstock.engine.scan.page_reader import APART_BYTES_MIN, PageReader
 from penstock.engine.scan.pass_calls import FindLeased, HeldBuckets, PassCalls
 from penstock.engine.scan.plan import ScannedRows, ScanPlan
 from penstock.engine.scan.read_ahead import ReadAhead
@@ -66,15 +66,17 @@ class ScanService(PassCalls):
         holding: Callable[[BucketId], OpenTable],
         find_leased: FindLeased,
         check_open: Callable[[], None],
+        apart_bytes_min: int = APART_BYTES_MIN,
     ) -> None:
         """Scan what `tables` finds; `holding` finds the table of a bucket also after its drop.
 
-        `check_open` refuses calls to a node that was closed.
+        `check_open` refuses calls to a node that was closed. Slices of `apart_bytes_min` on average are sent apart.
         """
         held = HeldBuckets(holding, find_leased)
         super().__init__(tables, cuts, named_cuts, held, clock, principal=principal, check_open=check_open)
         self._settings = settings
         self._identity = identity
+        self._apart_bytes_min = apart_bytes_min
         self._ahead = ReadAhead(MemoryBudget.of(settings).pages_ahead(settings.page_bytes))
         # To work them out takes as long as to read a small page, and the same few are asked for again and again.
         self._known_rows: dict[tuple[object, ...], ScannedRows] = {}
@@ -293,13 +295,14 @@ class ScanService(PassCalls):
             name=call.bucket,
             plan=plan,
             principal=self._principal,
-            reader=PageReader(view, plan, call.start, self._clock),
+            reader=PageReader(view, plan, call.start, self._clock, apart_bytes_min=self._apart_bytes_min),
             limit=call.limit,
             clock=self._clock,
             cut_id=call.cut_id,
             opened_ms=now_ms,
             opened_wall_ms=self._clock.wall_ms(),
             used_ms=now_ms,
+            apart_bytes_min=self._apart_bytes_min,
         )
 
     def _pin(self, session: ScanSession, page: Page) -> Page:

@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass, field
 
 from penstock.engine.rows.known_columns import check_there, named
-from penstock.engine.scan.page_reader import PageReader, PageRows, PageSpan
+from penstock.engine.scan.page_reader import APART_BYTES_MIN, PageReader, PageRows, PageSpan
 from penstock.engine.scan.plan import ScanPlan
 from penstock.engine.scan.read_ahead import Place, WaitingPage
 from penstock.engine.table.open_table import OpenTable
@@ -41,6 +41,7 @@ class ScanSession:
     opened_ms: int
     opened_wall_ms: int
     used_ms: int
+    apart_bytes_min: int = APART_BYTES_MIN
     calls_under_way: int = 0
     latest: int = -1
     span: PageSpan | None = None
@@ -130,7 +131,8 @@ class ScanSession:
         view = self.table.view_of(self.plan.bucket)
         if view is None or view.base > self.plan.log_offset:
             raise unknown(self.scanner_id)
-        return PageReader(view, self.plan, span.read_from, self.clock).again(span)
+        reader = PageReader(view, self.plan, span.read_from, self.clock, apart_bytes_min=self.apart_bytes_min)
+        return reader.again(span)
 
     def _shown(self, span: PageSpan, rows: PageRows) -> Page:
         present = self.table.info

@@ -9,7 +9,6 @@ import pytest
 from tests.kit.owner_rig import MetadataCrashError, OwnerRig, attempt_id
 
 from penstock.engine.commit.group import QueuedWrite, WriteGroup
-from penstock.engine.owners import staged_commit
 from penstock.errors import (
     ArithmeticOverflowError,
     ConflictError,
@@ -314,12 +313,11 @@ def test_replacement_that_was_cut_short_is_all_or_nothing(power_loss: bool, oper
 @pytest.mark.parametrize("operation", range(10))
 @pytest.mark.parametrize("together_bytes", [64 << 20, 1_500])
 def test_commit_that_was_cut_short_is_all_or_nothing(
-    table: str, power_loss: bool, operation: int, together_bytes: int, monkeypatch: pytest.MonkeyPatch
+    table: str, power_loss: bool, operation: int, together_bytes: int
 ) -> None:
-    monkeypatch.setattr(staged_commit, "TOGETHER_BYTES_MAX", together_bytes)
     options = {"merge_engine": "aggregate"} if table == "sums" else {}
     columns = {"sums": SUMS, "log": "k BIGINT, a BIGINT", "rows": "k BIGINT, a BIGINT, PRIMARY KEY (k)"}
-    rig = OwnerRig(columns[table], buckets=3, **options)
+    rig = OwnerRig(columns[table], buckets=3, together_bytes_max=together_bytes, **options)
     owner = rig.acquire("job")
     task = rig.begin(owner, 1)
     rig.stage(rows(*range(10)), task, FIRST)
@@ -344,11 +342,10 @@ def test_commit_that_was_cut_short_is_all_or_nothing(
 
 @pytest.mark.parametrize("engine", ["aggregate", "last_row"])
 def test_epoch_larger_than_memory_may_hold_is_applied_some_buckets_at_a_time(
-    engine: str, monkeypatch: pytest.MonkeyPatch
+    engine: str,
 ) -> None:
-    monkeypatch.setattr(staged_commit, "TOGETHER_BYTES_MAX", 4_000)
     columns = SUMS if engine == "aggregate" else "k BIGINT, a BIGINT, PRIMARY KEY (k)"
-    rig = OwnerRig(columns, merge_engine=engine, buckets=16)
+    rig = OwnerRig(columns, merge_engine=engine, buckets=16, together_bytes_max=4_000)
     owner = rig.acquire("job")
     task = rig.begin(owner, 1)
     for start in range(0, 2_000, 500):
@@ -361,10 +358,8 @@ def test_epoch_larger_than_memory_may_hold_is_applied_some_buckets_at_a_time(
     rig.close()
 
 
-def test_overflow_in_a_large_epoch_is_found_before_it_is_decided(
-    rig: OwnerRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(staged_commit, "TOGETHER_BYTES_MAX", 1_500)
+def test_overflow_in_a_large_epoch_is_found_before_it_is_decided() -> None:
+    rig = OwnerRig(SUMS, merge_engine="aggregate", buckets=3, together_bytes_max=1_500)
     rig.write([{"k": 7, "a": (1 << 63) - 1}])
     owner = rig.acquire("job")
     task = rig.begin(owner, 1)
@@ -376,13 +371,11 @@ def test_overflow_in_a_large_epoch_is_found_before_it_is_decided(
 
     assert rig.rows() == [{"k": 7, "a": (1 << 63) - 1}]
     assert rig.owners.infos()[0].committed_epoch == -1
+    rig.close()
 
 
-def test_row_without_a_required_value_in_a_large_epoch_is_found_before_it_is_decided(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(staged_commit, "TOGETHER_BYTES_MAX", 1_500)
-    rig = OwnerRig("k BIGINT, a BIGINT, c BIGINT NOT NULL, PRIMARY KEY (k)")
+def test_row_without_a_required_value_in_a_large_epoch_is_found_before_it_is_decided() -> None:
+    rig = OwnerRig("k BIGINT, a BIGINT, c BIGINT NOT NULL, PRIMARY KEY (k)", together_bytes_max=1_500)
     rig.write([{"k": k, "a": 0, "c": 0} for k in range(19)])
     owner = rig.acquire("job")
     task = rig.begin(owner, 1)
@@ -400,8 +393,7 @@ def test_row_without_a_required_value_in_a_large_epoch_is_found_before_it_is_dec
 def test_whole_rows_of_a_large_epoch_are_planned_once_also_where_a_column_is_required(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(staged_commit, "TOGETHER_BYTES_MAX", 1_500)
-    rig = OwnerRig("k BIGINT, a BIGINT, c BIGINT NOT NULL, PRIMARY KEY (k)")
+    rig = OwnerRig("k BIGINT, a BIGINT, c BIGINT NOT NULL, PRIMARY KEY (k)", together_bytes_max=1_500)
     owner = rig.acquire("job")
     task = rig.begin(owner, 1)
     whole = [row | {"c": 0} for row in rows(*range(20))]

@@ -15,8 +15,8 @@ from tests.kit.open_table import OpenTableRig, bucket, delete, open_tables, pins
 from tests.kit.scan_service import scan_service
 
 from penstock.engine.metadata.memory_store import MemoryMetadataStore
-from penstock.engine.scan import page_reader
 from penstock.engine.scan.cuts import Cuts
+from penstock.engine.scan.page_reader import APART_BYTES_MIN
 from penstock.engine.scan.resume_token import ResumeToken
 from penstock.engine.settings import PAGE_BYTES_MAX, Settings
 from penstock.engine.table.open_table import OpenTable
@@ -50,14 +50,23 @@ PAGE = 400
 class Node:
     """Scan sessions over one table of a hundred rows."""
 
-    def __init__(self, rig: OpenTableRig, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        rig: OpenTableRig,
+        settings: Settings | None = None,
+        *,
+        apart_bytes_min: int = APART_BYTES_MIN,
+        path: str = "default.orders",
+    ) -> None:
         self.rig = rig
         self.settings = settings or rig.settings
         self.metrics = Metrics()
         self.cuts = Cuts(self.settings, rig.clock)
         self.metadata = MemoryMetadataStore()
-        self.scanners = scan_service(rig, self.settings, self.metrics, self.cuts, self.metadata)
-        self.table = rig.create("default.orders", "id BIGINT, city STRING, amount DOUBLE, PRIMARY KEY (id)")
+        self.scanners = scan_service(
+            rig, self.settings, self.metrics, self.cuts, self.metadata, apart_bytes_min=apart_bytes_min
+        )
+        self.table = rig.create(path, "id BIGINT, city STRING, amount DOUBLE, PRIMARY KEY (id)")
         write(self.table, ROWS)
 
     @property
@@ -797,9 +806,9 @@ def test_pages_of_whole_blocks_cover_every_row_once_and_none_is_empty(
 
 
 def test_large_slices_of_blocks_stay_apart_and_each_says_where_the_scan_goes_on(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    node: Node,
 ) -> None:
-    monkeypatch.setattr(page_reader, "APART_BYTES_MIN", 100)
+    node = Node(node.rig, apart_bytes_min=100, path="default.apart")
     node.rig.seal(node.table)
     delete(node.table, [{"id": i} for i in (3, 16, 17, 50)])
     left = [row for row in ROWS if row["id"] not in (3, 16, 17, 50)]
@@ -812,8 +821,8 @@ def test_large_slices_of_blocks_stay_apart_and_each_says_where_the_scan_goes_on(
             assert node.rows(node.open(as_of=page.log_offset, start=end)) == rest
 
 
-def test_page_of_several_batches_is_had_again_as_it_was(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_reader, "APART_BYTES_MIN", 100)
+def test_page_of_several_batches_is_had_again_as_it_was(node: Node) -> None:
+    node = Node(node.rig, apart_bytes_min=100, path="default.apart")
     node.rig.seal(node.table)
     first = node.open(page_bytes=1_500)
     page = node.scanners.next_page(id_of(first), 1)
