@@ -19,7 +19,7 @@ The floors. A sub-room imports only those below it; those side by side do not kn
 The order of locks. A thread that holds one takes only those that stand further down:
 
      1. `Snapshots._taking[table]`      one snapshot of a table at a time
-     2. `_Turn.lock` of a bucket        one step of background work in a bucket (`Maintenance.attending`)
+     2. `_FilesLock.lock` of a bucket   one step of background work in a bucket (`Maintenance.attending`)
      3. `Leases._lock`                  leases and what they hold; the committer is never waited for under it
      4. `OpenTables._removing`          files of dropped tables and partitions are opened or removed, not both
      5. `OpenTables._lock`              which tables are open

@@ -58,7 +58,6 @@ class TaskGroup:
         self._changed = threading.Condition()
         self._periodic: dict[str, _Periodic] = {}
         self._failures: Counter[str] = Counter()
-        self._last_errors: dict[str, BaseException] = {}
         self._closed = False
         self._queue: queue.SimpleQueue[_Periodic | _Submitted | None] = queue.SimpleQueue()
         self._workers: list[threading.Thread] = []
@@ -122,11 +121,6 @@ class TaskGroup:
         """Return how often each task has failed, for those that have."""
         with self._changed:
             return dict(self._failures)
-
-    def last_error(self, name: str) -> BaseException | None:
-        """Return what a task raised last; a later success does not clear it."""
-        with self._changed:
-            return self._last_errors.get(name)
 
     def close(self, timeout_ms: int = 10_000) -> bool:
         """Start no more runs, cancel what waits, wait for what runs; tell whether all of it ended. Idempotent."""
@@ -214,7 +208,6 @@ class TaskGroup:
     def _note_failure(self, name: str, error: BaseException) -> None:
         with self._changed:
             self._failures[name] += 1
-            self._last_errors[name] = error
         _log.error("task failed name=%s", name, exc_info=error)
 
 

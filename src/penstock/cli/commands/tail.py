@@ -17,7 +17,7 @@ from penstock.cli.input.bucket_offsets import read_json_object, read_offsets
 from penstock.cli.terminal.options import Columns, LeaseOption, Output, ReadOnly, TablePathArgument, Url, split_names
 from penstock.cli.terminal.output import RowSink, open_sink
 from penstock.cli.terminal.words import count_rows, examples, is_watched, say
-from penstock.client.changes.range import Start
+from penstock.client.changes.range import NamedStart
 from penstock.client.changes.stream import ChangeStream
 from penstock.client.table import Table
 from penstock.errors import InvalidError
@@ -97,8 +97,8 @@ def read_start(table: Table, text: str) -> Any:
     Raises:
         InvalidError: it is not understood.
     """
-    if text in list(Start):
-        return Start(text)
+    if text in list(NamedStart):
+        return NamedStart(text)
     if text.lstrip().startswith("{"):
         found = read_json_object(text, "--from")
         return text if "version" in found else read_offsets(table.info, found, "--from")
@@ -113,7 +113,7 @@ def read_start(table: Table, text: str) -> Any:
 def _open(table: Table, start: str | None, options: dict[str, Any]) -> ChangeStream:
     if start == SNAPSHOT:
         return table.snapshot_and_follow(**options)
-    default = Start.LATEST if options["follow"] else Start.EARLIEST
+    default = NamedStart.LATEST if options["follow"] else NamedStart.EARLIEST
     return table.changes(read_start(table, start or default), **options)
 
 

@@ -25,17 +25,17 @@ from penstock.model.place.bucket import TableBucket
 from penstock.model.table.table import TableInfo
 
 
-class Start(StrEnum):
+class NamedStart(StrEnum):
     """Where a change stream begins: at the oldest change that is kept, or after the newest."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
 
 
-EARLIEST = Start.EARLIEST
-LATEST = Start.LATEST
+EARLIEST = NamedStart.EARLIEST
+LATEST = NamedStart.LATEST
 
-StartLike = Start | datetime | CutLike
+StartLike = NamedStart | datetime | CutLike
 
 
 def resolve_starts(
@@ -55,9 +55,9 @@ def resolve_starts(
         PartitionNotFoundError: an offset is of a partition that was dropped, and below its end, or of none.
     """
     known, births = state.offsets, None
-    if start == Start.EARLIEST:
+    if start == NamedStart.EARLIEST:
         return {bucket: offsets.base for bucket, offsets in known.items()}
-    if start == Start.LATEST:
+    if start == NamedStart.LATEST:
         return {bucket: offsets.end for bucket, offsets in known.items()}
     start = _moment(start)
     if isinstance(start, datetime):

@@ -56,7 +56,7 @@ class Leases:
         self._lock = threading.RLock()
         self._leases = {lease.lease_id: lease for lease in loaded}
 
-    def acquire(self, call: AcquireLease, who: str) -> tuple[Lease, Claimed]:
+    def acquire(self, call: AcquireLease, principal: str) -> tuple[Lease, Claimed]:
         """Take a lease for a principal, or more under one that it holds; return it, and what could not be had.
 
         Raises:
@@ -75,14 +75,14 @@ class Leases:
                 self._expire_one(call.lease_id)
                 lease = self._leases.get(call.lease_id)
                 if lease is not None:
-                    _check_owner(lease, who)
+                    _check_owner(lease, principal)
                     if lease.owner in UNNAMED:
-                        self._check_share(who)
-                        lease = replace(lease, owner=who)
+                        self._check_share(principal)
+                        lease = replace(lease, owner=principal)
                     lease = self._extended(lease, call.duration_ms)
                 else:
-                    self._check_room(who)
-                    lease = self._new(call, who)
+                    self._check_room(principal)
+                    lease = self._new(call, principal)
                 before = lease.holds
                 if len(before | claimed.holds) > BUCKETS_MAX:
                     raise LimitError("a lease has fewer buckets; take several", max=BUCKETS_MAX)
@@ -95,7 +95,7 @@ class Leases:
         self._freed([bucket for bucket in claimed.holds if bucket in before])
         return lease, claimed
 
-    def renew(self, lease_id: str, who: str, duration_ms: int | None = None) -> Lease:
+    def renew(self, lease_id: str, principal: str, duration_ms: int | None = None) -> Lease:
         """Have a lease last that long from now on; None: as long as before.
 
         Raises:
@@ -104,7 +104,7 @@ class Leases:
             LimitError: the duration is above the limit.
         """
         with self._lock:
-            lease = self.own(lease_id, who)
+            lease = self.own(lease_id, principal)
             chosen_ms = lease.duration_ms if duration_ms is None else duration_ms
             self._check_duration(chosen_ms)
             lease = self._extended(lease, chosen_ms)
@@ -112,7 +112,7 @@ class Leases:
             self._leases[lease_id] = lease
             return lease
 
-    def release(self, lease_id: str, who: str, buckets: Iterable[BucketId]) -> Lease:
+    def release(self, lease_id: str, principal: str, buckets: Iterable[BucketId]) -> Lease:
         """Give some buckets back; those that the lease does not hold are given back already.
 
         Raises:
@@ -120,7 +120,7 @@ class Leases:
             PermissionDeniedError: it is another principal's.
         """
         with self._lock:
-            lease = self.own(lease_id, who)
+            lease = self.own(lease_id, principal)
             gone = {bucket: lease.holds[bucket] for bucket in buckets if bucket in lease.holds}
             kept = {bucket: hold for bucket, hold in lease.holds.items() if bucket not in gone}
             lease = self._store.put(replace(lease, holds=kept))
@@ -129,7 +129,7 @@ class Leases:
         self._freed(gone)
         return lease
 
-    def drop(self, lease_id: str, who: str) -> None:
+    def drop(self, lease_id: str, principal: str) -> None:
         """Give everything back.
 
         Raises:
@@ -137,7 +137,7 @@ class Leases:
             PermissionDeniedError: it is another principal's.
         """
         with self._lock:
-            lease = self.own(lease_id, who)
+            lease = self.own(lease_id, principal)
             self._end(lease)
         self._freed(lease.holds)
 
@@ -153,7 +153,7 @@ class Leases:
                 raise _not_found(lease_id)
             return lease
 
-    def own(self, lease_id: str, who: str) -> Lease:
+    def own(self, lease_id: str, principal: str) -> Lease:
         """Return a lease that a principal may use.
 
         Raises:
@@ -161,7 +161,7 @@ class Leases:
             PermissionDeniedError: it is another principal's.
         """
         lease = self.get(lease_id)
-        _check_owner(lease, who)
+        _check_owner(lease, principal)
         return lease
 
     def all(self) -> list[Lease]:
@@ -181,22 +181,22 @@ class Leases:
             self._freed(lease.holds)
         return len(gone)
 
-    def _check_room(self, who: str) -> None:
-        self._check_share(who)
+    def _check_room(self, principal: str) -> None:
+        self._check_share(principal)
         if sum(not self._has_expired(lease) for lease in self._leases.values()) >= self._most:
             raise LimitError(
                 "there are kv.lease.max-per-server leases; release some, or wait until some expire", max=self._most
             )
 
-    def _check_share(self, who: str) -> None:
-        share = Share(who, self._most)
-        held = sum(lease.owner == who and not self._has_expired(lease) for lease in self._leases.values())
+    def _check_share(self, principal: str) -> None:
+        share = Share(principal, self._most)
+        held = sum(lease.owner == principal and not self._has_expired(lease) for lease in self._leases.values())
         if not share.fits(held):
             raise share.refusal(LimitError, "the leases (kv.lease.max-per-server)", "release some")
 
-    def _new(self, call: AcquireLease, who: str) -> Lease:
+    def _new(self, call: AcquireLease, principal: str) -> Lease:
         deadline_ms = self._clock.monotonic_ms() + call.duration_ms
-        return Lease(call.lease_id, who, call.duration_ms, deadline_ms, self._clock.wall_ms(), {}, ABSENT)
+        return Lease(call.lease_id, principal, call.duration_ms, deadline_ms, self._clock.wall_ms(), {}, ABSENT)
 
     def _extended(self, lease: Lease, duration_ms: int) -> Lease:
         return replace(lease, duration_ms=duration_ms, deadline_ms=self._clock.monotonic_ms() + duration_ms)
@@ -240,8 +240,8 @@ class Leases:
             )
 
 
-def _check_owner(lease: Lease, who: str) -> None:
-    if not may_change(who, lease.owner):
+def _check_owner(lease: Lease, principal: str) -> None:
+    if not may_change(principal, lease.owner):
         raise PermissionDeniedError(
             "the lease is another principal's; choose another id", lease_id=lease.lease_id, owner=lease.owner
         )

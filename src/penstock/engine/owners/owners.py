@@ -229,12 +229,12 @@ class Owners:
                 except (PenstockError, OSError) as error:
                     _log.error("a committed epoch is not applied yet owner=%s reason=%s", owner.record.owner, error)
 
-    def _acquire(self, call: AcquireOwner, columns: Columns, who: str) -> OwnerGrant:
+    def _acquire(self, call: AcquireOwner, columns: Columns, principal: str) -> OwnerGrant:
         now_ms = self._clock.monotonic_ms()
         owner = self._store.find(call.owner)
         number = -1 if owner is None else owner.record.number
         if owner is not None:
-            owner.record.check_principal(who)
+            owner.record.check_principal(principal)
         if owner is not None and owner.record.incarnation != call.incarnation:
             raise ConflictError(
                 "the owner id belongs to another incarnation; use another id, or drop_owner this one",
@@ -243,7 +243,7 @@ class Owners:
                 asked=call.incarnation,
             )
         if owner is None:
-            self._store.check_room(who, self._settings.owners_per_table_max)
+            self._store.check_room(principal, self._settings.owners_per_table_max)
         others = self._store.holding(columns, besides=number) if self._table.info.options.column_lock_enabled else []
         for other in others:
             if other.holds(now_ms):
@@ -266,18 +266,20 @@ class Owners:
                     ttl_ms=ttl_ms,
                     holder=call.holder,
                     used_ms=self._clock.wall_ms(),
-                    principal=principal_of_record(who),
+                    principal=principal_of_record(principal),
                     offsets={bucket: view.visible for bucket, view in self._table.view.items()},
                 )
             )
         else:
-            self._take_over(owner, call, columns, ttl_ms=ttl_ms, who=who)
+            self._take_over(owner, call, columns, ttl_ms=ttl_ms, principal=principal)
         record = owner.record
         token = OwnerToken(self._table.info.table_id, record.number, record.owner, record.session, record.fence)
         names = tuple(self.guard.locks.names(record.columns))
         return OwnerGrant(token.to_bytes(), record.ttl_ms, names, record.committed, record.opened)
 
-    def _take_over(self, owner: LiveOwner, call: AcquireOwner, columns: Columns, *, ttl_ms: int, who: str) -> None:
+    def _take_over(
+        self, owner: LiveOwner, call: AcquireOwner, columns: Columns, *, ttl_ms: int, principal: str
+    ) -> None:
         record = owner.record
         if columns != record.columns and owner.pending:
             # What it wrote in columns that it no longer holds could not be told from others' later.
@@ -295,7 +297,7 @@ class Owners:
                 holder=call.holder,
                 lost=False,
                 released=False,
-                principal=record.principal or principal_of_record(who),
+                principal=record.principal or principal_of_record(principal),
             ),
         )
         owner.touch(self._clock.monotonic_ms())

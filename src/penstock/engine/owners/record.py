@@ -79,13 +79,13 @@ class OwnerRecord:
                 committed=self.committed,
             )
 
-    def check_principal(self, who: str) -> None:
+    def check_principal(self, principal: str) -> None:
         """Refuse a principal that it does not belong to; the one that has the files may do anything with them.
 
         Raises:
             PermissionDeniedError: it is another principal's.
         """
-        if self.principal is not None and not may_change(who, self.principal):
+        if self.principal is not None and not may_change(principal, self.principal):
             raise PermissionDeniedError(
                 "the owner is another principal's; choose another id", owner=self.owner, principal=self.principal
             )
@@ -138,9 +138,9 @@ class OwnerRecord:
             raise CorruptionError("owner record does not say what one says", key=name) from error
 
 
-def principal_of_record(who: str) -> str | None:
+def principal_of_record(principal: str) -> str | None:
     """Return whom an owner belongs to that was acquired by `who`."""
-    return None if who in UNNAMED else who
+    return None if principal in UNNAMED else principal
 
 
 def record_key(table_id: int, owner: str) -> str:

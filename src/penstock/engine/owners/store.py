@@ -95,14 +95,14 @@ class OwnerStore:
             if owner.record.number != besides and owner.keeps and owner.shares(columns)
         ]
 
-    def check_room(self, who: str, most: int) -> None:
+    def check_room(self, principal: str, most: int) -> None:
         """Refuse another owner where there are as many as there may be, in all or of a caller.
 
         Raises:
             LimitError: there are.
         """
-        share = Share(who, most)
-        if not share.fits(sum(owner.record.principal == who for owner in self._owners.values())):
+        share = Share(principal, most)
+        if not share.fits(sum(owner.record.principal == principal for owner in self._owners.values())):
             raise share.refusal(
                 LimitError, "the table's owners (owner.max-per-table)", "drop_owner those of jobs that are gone"
             )

@@ -111,14 +111,14 @@ class NamedCuts:
             unpin(cut.table, cut.pin_holder, cut.offsets)
         return len(over)
 
-    def _check_room(self, who: str) -> None:
-        share = Share(who, self._most)
+    def _check_room(self, principal: str) -> None:
+        share = Share(principal, self._most)
         held = Counter(cut.principal for cut in self._cuts.values())
-        if share.fits(held[who]) and len(self._cuts) < self._most:
+        if share.fits(held[principal]) and len(self._cuts) < self._most:
             return
         if self._let_go():
-            self._check_room(who)
-        elif not share.fits(held[who]):
+            self._check_room(principal)
+        elif not share.fits(held[principal]):
             raise share.refusal(TooManyScannersError, "the named cuts", "wait until those of ended jobs expire")
         else:
             raise TooManyScannersError("too many named cuts are kept; wait until some expire", max=self._most)

@@ -66,16 +66,16 @@ class ScannerRegistry:
             with self._lock:
                 self._opening.discard(scanner_id)
 
-    def take_slot(self, bucket: BucketId, who: str) -> Generation:
+    def take_slot(self, bucket: BucketId, principal: str) -> Generation:
         """Take room for a session; return the generation that it is opened under.
 
         Raises:
             TooManyScannersError: the bucket or the node has no room, or none for this caller.
         """
         with self._lock:
-            if not self._has_room(bucket) or self._used_up(bucket, who) is not None:
+            if not self._has_room(bucket) or self._used_up(bucket, principal) is not None:
                 self._evict_expired()
-            used_up = self._used_up(bucket, who)
+            used_up = self._used_up(bucket, principal)
             if used_up is not None:
                 self._rejected.inc()
                 raise used_up.refusal(TooManyScannersError, "the scanners", "close one, or try again later")
@@ -89,14 +89,14 @@ class ScannerRegistry:
                     on_server_max=self._settings.scanners_per_server_max,
                 )
             self._slots[bucket] += 1
-            self._caller_slots[who] += 1
-            self._caller_bucket_slots[who, bucket] += 1
+            self._caller_slots[principal] += 1
+            self._caller_bucket_slots[principal, bucket] += 1
             return self._node_generation, self._generations[bucket]
 
-    def give_slot(self, bucket: BucketId, who: str) -> None:
+    def give_slot(self, bucket: BucketId, principal: str) -> None:
         """Give back room that a principal took and no session came to use."""
         with self._lock:
-            self._free(bucket, who)
+            self._free(bucket, principal)
 
     def admit(self, session: ScanSession, generation: Generation) -> None:
         """Let a session in; it keeps the slot that was taken for it, unless it is drained already.
@@ -115,7 +115,7 @@ class ScannerRegistry:
             self._note_used(session)
 
     @contextmanager
-    def call(self, scanner_id: str, who: str) -> Iterator[ScanSession]:
+    def call(self, scanner_id: str, principal: str) -> Iterator[ScanSession]:
         """Find a session for one call of the principal `who`; it does not expire meanwhile.
 
         Raises:
@@ -129,7 +129,7 @@ class ScannerRegistry:
             if self._has_expired(session):
                 self._evict(session)
                 raise unknown(scanner_id)
-            _check_principal(session, who)
+            _check_principal(session, principal)
             session.calls_under_way += 1
         try:
             yield session
@@ -163,7 +163,7 @@ class ScannerRegistry:
             if session is not None and session.pages <= 1 and not session.calls_under_way:
                 self._remove(session)
 
-    def close(self, scanner_id: str, who: str) -> None:
+    def close(self, scanner_id: str, principal: str) -> None:
         """End a session of the principal `who`; idempotent.
 
         Raises:
@@ -172,7 +172,7 @@ class ScannerRegistry:
         with self._lock:
             session = self._sessions.get(scanner_id) or self._drained.get(scanner_id)
             if session is not None:
-                _check_principal(session, who)
+                _check_principal(session, principal)
                 self._remove(session)
 
     def kill(self, scanner_id: str) -> None:
@@ -224,13 +224,13 @@ class ScannerRegistry:
             and self._slots.total() < settings.scanners_per_server_max
         )
 
-    def _used_up(self, bucket: BucketId, who: str) -> Share | None:
+    def _used_up(self, bucket: BucketId, principal: str) -> Share | None:
         """Return the share that a caller has no more of; None if it may have another scanner."""
-        in_bucket = Share(who, self._settings.scanners_per_bucket_max)
-        in_all = Share(who, self._settings.scanners_per_server_max)
-        if not in_all.fits(self._caller_slots[who]):
+        in_bucket = Share(principal, self._settings.scanners_per_bucket_max)
+        in_all = Share(principal, self._settings.scanners_per_server_max)
+        if not in_all.fits(self._caller_slots[principal]):
             return in_all
-        return None if in_bucket.fits(self._caller_bucket_slots[who, bucket]) else in_bucket
+        return None if in_bucket.fits(self._caller_bucket_slots[principal, bucket]) else in_bucket
 
     def _has_expired(self, session: ScanSession) -> bool:
         if session.calls_under_way:
@@ -268,18 +268,20 @@ class ScannerRegistry:
             unpin(session.table, session.pin_holder, [session.plan.bucket])
             self._open.set(len(self._sessions))
 
-    def _free(self, bucket: BucketId, who: str) -> None:
+    def _free(self, bucket: BucketId, principal: str) -> None:
         self._slots[bucket] -= 1
         if not self._slots[bucket]:
             del self._slots[bucket]
-        self._caller_slots[who] -= 1
-        self._caller_bucket_slots[who, bucket] -= 1
-        if not self._caller_bucket_slots[who, bucket]:
-            del self._caller_bucket_slots[who, bucket]
+        self._caller_slots[principal] -= 1
+        self._caller_bucket_slots[principal, bucket] -= 1
+        if not self._caller_bucket_slots[principal, bucket]:
+            del self._caller_bucket_slots[principal, bucket]
 
 
-def _check_principal(session: ScanSession, who: str) -> None:
-    if session.principal != who:
+def _check_principal(session: ScanSession, principal: str) -> None:
+    if session.principal != principal:
         raise PermissionDeniedError(
-            "the scanner belongs to another principal; open your own", scanner_id=session.scanner_id, principal=who
+            "the scanner belongs to another principal; open your own",
+            scanner_id=session.scanner_id,
+            principal=principal,
         )

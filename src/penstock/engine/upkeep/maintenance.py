@@ -44,8 +44,8 @@ FlushIndex = Callable[[Collection[BucketId]], None]
 """Make durable what the index has of some buckets."""
 
 
-class _Turn:
-    """Whose turn it is to change the files of a bucket."""
+class _FilesLock:
+    """The lock of one bucket's files: who holds it may change them. Gone when nobody holds or waits for it."""
 
     __slots__ = ("__weakref__", "lock")
 
@@ -88,7 +88,7 @@ class Maintenance:
         self._tail_bytes_max = MemoryBudget.of(settings).tails
         self._written_bytes = 0
         self._lock = threading.Lock()
-        self._turns: WeakValueDictionary[BucketId, _Turn] = WeakValueDictionary()
+        self._files_locks: WeakValueDictionary[BucketId, _FilesLock] = WeakValueDictionary()
         self._done: dict[int, _Done] = {}
         self._unrelieved: dict[int, dict[BucketId, Exception]] = {}
         """Of each table the buckets that could not be sealed for a writer, and why."""
@@ -97,10 +97,10 @@ class Maintenance:
     def attending(self, bucket: BucketId) -> Iterator[None]:
         """Seal, checkpoint, snapshot or compact a bucket inside: one after the other, each bucket for itself."""
         with self._lock:
-            turn = self._turns.get(bucket)
-            if turn is None:
-                turn = self._turns[bucket] = _Turn()
-        with turn.lock:
+            files = self._files_locks.get(bucket)
+            if files is None:
+                files = self._files_locks[bucket] = _FilesLock()
+        with files.lock:
             yield
 
     def run(self) -> None:

@@ -77,18 +77,18 @@ class Admission:
         self._closed = False
 
     @contextmanager
-    def stream(self, peer: str, who: str = LOCAL) -> Iterator[Stream]:
+    def stream(self, peer: str, principal: str = LOCAL) -> Iterator[Stream]:
         """Let a stream of a caller in.
 
         Raises:
             OverloadedError: the server, this connection or the caller has as many as it may.
             UnavailableError: the server is stopping.
         """
-        stream = Stream(peer, who, self._clock.monotonic_ms())
-        share = Share(who, self._settings.streams_max)
+        stream = Stream(peer, principal, self._clock.monotonic_ms())
+        share = Share(principal, self._settings.streams_max)
         with self._lock:
             self._check_open()
-            if not share.fits(self._caller_streams[who]):
+            if not share.fits(self._caller_streams[principal]):
                 raise share.refusal(OverloadedError, "the server's streams", "close some connections")
             if len(self._streams) >= self._settings.streams_max:
                 raise OverloadedError("the server has too many open streams", most=self._settings.streams_max)
@@ -98,7 +98,7 @@ class Admission:
             self._streams.add(stream)
             self._arrivals[peer] += 1
             _count(self._peer_streams, peer, 1)
-            self._caller_streams[who] += 1
+            self._caller_streams[principal] += 1
         try:
             yield stream
         finally:
@@ -106,7 +106,7 @@ class Admission:
             with self._lock:
                 self._streams.discard(stream)
                 _count(self._peer_streams, peer, -1)
-                self._caller_streams[who] -= 1
+                self._caller_streams[principal] -= 1
 
     def begin_call(self, stream: Stream) -> None:
         """Note that a call has arrived on a stream."""
@@ -149,18 +149,18 @@ class Admission:
         # A call that is larger than the limit, by its header, or because it was allowed, reserves all there is.
         size = min(size, settings.call_bytes_max)
         end_ms = self._clock.monotonic_ms() + settings.wait_ms_max
-        who = stream.principal
-        share = Share(who, settings.call_bytes_max)
+        principal = stream.principal
+        share = Share(principal, settings.call_bytes_max)
         self.release_large(stream)
         with self._changed:
             while self._large_bytes + size > settings.call_bytes_max or not share.fits(
-                self._caller_large_bytes[who], size
+                self._caller_large_bytes[principal], size
             ):
                 self._check_open()
                 if gone():
                     raise UnavailableError("the client went away while its large call waited for memory")
                 if self._clock.monotonic_ms() >= end_ms:
-                    if not share.fits(self._caller_large_bytes[who], size):
+                    if not share.fits(self._caller_large_bytes[principal], size):
                         raise share.refusal(OverloadedError, "the memory for large calls", "try again")
                     most = settings.call_bytes_max
                     raise OverloadedError("the server has too many large calls under way; try again", most=most)
@@ -168,7 +168,7 @@ class Admission:
             self._check_open()
             stream.large_bytes = size
             self._large_bytes += size
-            self._caller_large_bytes[who] += size
+            self._caller_large_bytes[principal] += size
 
     def release_large(self, stream: Stream) -> None:
         """Release the large bytes of a stream, and forget the pieces in them; idempotent."""
@@ -200,28 +200,28 @@ class Admission:
             if self._closed:
                 self._changed.notify_all()
 
-    def reserve_slot(self, kind: str, most: int, who: str = LOCAL) -> None:
+    def reserve_slot(self, kind: str, most: int, principal: str = LOCAL) -> None:
         """Reserve one of the slots for a kind of work, for a caller; `release_slot` ends it.
 
         Raises:
             OverloadedError: all slots are taken, or all that the caller may have.
             UnavailableError: the server is stopping.
         """
-        share = Share(who, most)
+        share = Share(principal, most)
         with self._lock:
             self._check_open()
-            if not share.fits(self._caller_slots[kind, who]):
+            if not share.fits(self._caller_slots[kind, principal]):
                 raise share.refusal(OverloadedError, f"the {kind} under way", "try again")
             if self._slots[kind] >= most:
                 raise OverloadedError(f"the server has too many {kind} under way; try again", most=most)
             self._slots[kind] += 1
-            self._caller_slots[kind, who] += 1
+            self._caller_slots[kind, principal] += 1
 
-    def release_slot(self, kind: str, who: str = LOCAL) -> None:
+    def release_slot(self, kind: str, principal: str = LOCAL) -> None:
         """Release a slot of a caller."""
         with self._lock:
             self._slots[kind] -= 1
-            self._caller_slots[kind, who] -= 1
+            self._caller_slots[kind, principal] -= 1
 
     @property
     def closed(self) -> bool:

@@ -26,7 +26,7 @@ from penstock.server.access.authentication import (
     principal_of,
 )
 from penstock.server.calls.admission import Admission, Stream
-from penstock.server.calls.handler import Gone, Handler
+from penstock.server.calls.handler import ClientGone, Handler
 from penstock.server.calls.reply_writer import ReplyWriter
 from penstock.server.settings import ServerSettings
 from penstock.wire.fault import to_flight
@@ -73,8 +73,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         """Answer the calls of one stream until it ends."""
         try:
             self._check_meant(descriptor.command)
-            who = principal_of(context, certified=self._certified)
-            with self._admission.stream(context.peer(), who) as stream:
+            principal = principal_of(context, certified=self._certified)
+            with self._admission.stream(context.peer(), principal) as stream:
                 self._opened.inc()
                 try:
                     self._converse(context, stream, reader, writer)
@@ -135,7 +135,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         if not stream.ended and stream.calls:
             self._torn.inc()
 
-    def _send(self, reply: Reply, stream: Stream, replies: ReplyWriter, gone: Gone) -> None:
+    def _send(self, reply: Reply, stream: Stream, replies: ReplyWriter, gone: ClientGone) -> None:
         try:
             # Of replies as large as no request at once, one connection alone could never hold some.
             if reply.bytes > self._settings.peer_memory_bytes_max // 4:

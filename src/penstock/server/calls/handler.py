@@ -34,12 +34,14 @@ from penstock.wire.reply import Reply
 
 _log = logging.getLogger("penstock")
 _OPENING: Final = (OPEN_SCANNER, OPEN_SCANNERS)
-Gone = Callable[[], bool]
+ClientGone = Callable[[], bool]
+"""Tells whether the client of a call has gone away: then nobody waits for its answer."""
+
 OnPage = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedCall:
     """A request: which principal asks for which call, in which frame, and how large its batches may be."""
 
     principal: str
@@ -84,7 +86,7 @@ class Handler:
             code: metrics.counter("penstock_call_errors", code=code) for code in sorted(PenstockError.by_code)
         }
 
-    def answer(self, message: pa.Buffer, stream: Stream, gone: Gone, principal: str) -> Reply:
+    def answer(self, message: pa.Buffer, stream: Stream, gone: ClientGone, principal: str) -> Reply:
         """Return the reply to a message of a principal, which is an error's where there is one; never raises."""
         self._bytes_in.inc(message.size)
         # Most calls take less than the clock's millisecond.
@@ -105,7 +107,7 @@ class Handler:
             call, call_id = _call_of(frame)
             called = call.name
             _check_follows(frame, stream)
-            asked = Asked(principal, call, frame, limits)
+            asked = AskedCall(principal, call, frame, limits)
             result = self._perform(asked, stream, gone)
             reply = call.encode_reply(call_id, result)
             reply.scanner_id = _scanner_of(result)
@@ -178,7 +180,7 @@ class Handler:
             raise LimitError("the request is too large; send it in pieces", bytes=message.size, request_bytes_max=most)
         return decode_frame(message)
 
-    def _put_together(self, piece: Frame, stream: Stream, gone: Gone) -> Frame | None:
+    def _put_together(self, piece: Frame, stream: Stream, gone: ClientGone) -> Frame | None:
         """Take a piece of a request; return the request if it was the last."""
         if stream.assembly is None or "total" in piece.header:
             assembly = Assembly(piece)
@@ -190,7 +192,7 @@ class Handler:
             raise UnavailableError("the server is stopping; try again later")
         return decode_frame(stream.assembly.request) if stream.assembly.add(piece) else None
 
-    def _perform(self, asked: Asked, stream: Stream, gone: Gone) -> Any:
+    def _perform(self, asked: AskedCall, stream: Stream, gone: ClientGone) -> Any:
         frame, call = asked.frame, asked.call
         if len(frame.bodies) > 1:
             raise InvalidError("a request carries one batch at most", bodies=len(frame.bodies))
@@ -218,7 +220,7 @@ class Handler:
         finally:
             self._admission.release_slot("calls", principal)
 
-    def _pull(self, principal: str, asked: PullChanges, gone: Gone) -> list[ChangePage]:
+    def _pull(self, principal: str, asked: PullChanges, gone: ClientGone) -> list[ChangePage]:
         # In slices, so that neither a client that went away nor a server that stops is waited for.
         settings = self._settings
         end_ms = self._clock.monotonic_ms() + min(asked.wait_ms, settings.wait_ms_max)

@@ -43,8 +43,8 @@ class KeptResults:
         # Apart for each caller: one with many requests does not push out the results of another.
         self._callers: dict[str, OrderedDict[str, _KeptResult]] = {}
 
-    def once(self, who: str, request_id: object, call: str, perform: Callable[[], Any]) -> Any:
-        """Return what `perform` returns, or what it returned when the same request of `who` came before.
+    def once(self, caller: str, request_id: object, call: str, perform: Callable[[], Any]) -> Any:
+        """Return what `perform` returns, or what it returned when the same request of the caller came before.
 
         Raises:
             InvalidError: the id is none, or that of another call.
@@ -54,9 +54,9 @@ class KeptResults:
         if type(request_id) is not str or not 0 < len(request_id) <= REQUEST_ID_LENGTH_MAX:
             raise InvalidError("malformed message: a request has an id of a few letters")
         while True:
-            kept, mine = self._find(who, request_id, call)
+            kept, mine = self._find(caller, request_id, call)
             if mine:
-                return self._perform(who, request_id, kept, perform)
+                return self._perform(caller, request_id, kept, perform)
             if kept.call != call:
                 raise InvalidError("the request's id is that of another call", call=call)
             if not kept.done.wait(WAIT_SECONDS_MAX):
@@ -66,10 +66,10 @@ class KeptResults:
             if kept.error is not None:
                 raise kept.error
 
-    def _find(self, who: str, request_id: str, call: str) -> tuple[_KeptResult, bool]:
+    def _find(self, caller: str, request_id: str, call: str) -> tuple[_KeptResult, bool]:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            results = self._callers.setdefault(who, OrderedDict())
+            results = self._callers.setdefault(caller, OrderedDict())
             known = results.get(request_id)
             if known is not None:
                 return known, False
@@ -85,7 +85,7 @@ class KeptResults:
             results[request_id] = found = _KeptResult(call, now_ms)
             return found, True
 
-    def _perform(self, who: str, request_id: str, kept: _KeptResult, perform: Callable[[], Any]) -> Any:
+    def _perform(self, caller: str, request_id: str, kept: _KeptResult, perform: Callable[[], Any]) -> Any:
         try:
             kept.result = (perform(),)
             return kept.result[0]
@@ -96,5 +96,5 @@ class KeptResults:
         finally:
             if kept.result is None and kept.error is None:
                 with self._lock:
-                    del self._callers[who][request_id]
+                    del self._callers[caller][request_id]
             kept.done.set()

@@ -121,9 +121,9 @@ class Calls:
 
     def send(self, call: WriteCall) -> None:
         """Take the next call; wait while too many are under way."""
-        who = self._identity
-        sent = replace(call, writer_id=who.writer_id, sequence=who.sequence)
-        who.sequence += 1
+        identity = self._identity
+        sent = replace(call, writer_id=identity.writer_id, sequence=identity.sequence)
+        identity.sequence += 1
         self._settle(CALLS_AHEAD - 1)
         self._under_way.append(self._sender.submit(self._send, sent))
 

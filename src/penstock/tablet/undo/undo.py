@@ -166,11 +166,16 @@ def _origins(changes: Changes, rows: Int64s, covered: Mask, starts: Int64s, firs
         # An origin that moves back may bring further undoes and further taken changes into sight, so this goes on
         # until nothing moves. It ends: an origin only ever gets lower.
         before, later = origin, undoes & (place > origin[segment])
-        for who, which in sorted(set(zip(owner[later].tolist(), attempt[later].tolist(), strict=True))):
-            marks = later & (owner == who) & (attempt == which)
+        for their_owner, their_attempt in sorted(set(zip(owner[later].tolist(), attempt[later].tolist(), strict=True))):
+            marks = later & (owner == their_owner) & (attempt == their_attempt)
             last = np.maximum.reduceat(np.where(marks, place, -1), starts)
             # An undo without an attempt (0) takes back all attempts of its owner.
-            taken = covered & (owner == who) & ((attempt == which) | (which == 0)) & (place < last[segment])
+            taken = (
+                covered
+                & (owner == their_owner)
+                & ((attempt == their_attempt) | (their_attempt == 0))
+                & (place < last[segment])
+            )
             began = np.minimum.reduceat(np.where(taken, place, _LATE), starts)
             origin = np.minimum(origin, began)
             orphans = np.logical_or.reduceat(marks & (kind == BatchKind.ORPHAN), starts)
