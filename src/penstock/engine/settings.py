@@ -27,7 +27,7 @@ _MB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How one setting is named, read, shown and limited."""
+    """One setting: how it is named, read, shown and limited."""
 
     name: str
     read: Callable[[Any], Any]

@@ -1,4 +1,4 @@
-"""What every key index offers. Arrays in, arrays out.
+"""The key index, as every implementation offers it. Arrays in, arrays out.
 
 Keys are the encoded key bytes *without* the bucket's prefix; an implementation that shares one
 store between buckets adds it. `applied` is the offset up to which the log is reflected; it is

@@ -37,7 +37,7 @@ _FIXED: Final = struct.Struct("<IIIqqqq?qqqIIQQ")
 
 @dataclass(frozen=True, slots=True)
 class DataFileInfo:
-    """What a data file holds.
+    """The contents of a data file in numbers.
 
     It covers the offsets [start, end). `min_offset` and `max_offset` are those of its rows, -1 if
     it has none; `live_rows` counts the rows that were live when it was written.
@@ -57,7 +57,7 @@ class DataFileInfo:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """Where everything in a data file is."""
+    """The places of everything in a data file."""
 
     info: DataFileInfo
     schema: pa.Schema

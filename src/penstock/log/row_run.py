@@ -1,4 +1,4 @@
-"""What a reader sees of stored rows, whether they are in a file or still in memory.
+"""A run of stored rows as a reader sees it, whether they are in a file or still in memory.
 
 Rows stand in offset order in *blocks*. A run covers the offsets [start, end); a dense one has a row
 for each of them, a sparse one only those that compaction kept. Rows are numbered from 0 in the run.

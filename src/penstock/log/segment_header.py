@@ -1,4 +1,4 @@
-"""What stands at the start of a segment file: whose rows follow, from which offset, in which schema.
+"""The header of a segment file: whose rows follow, from which offset, in which schema.
 
 And whether they were acknowledged before they were synced: then a power loss may have taken some.
 """

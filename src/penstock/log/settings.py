@@ -1,4 +1,4 @@
-"""How the log lays out its files and how much it keeps open and in memory."""
+"""Settings of the log: how it lays out its files, and how much it keeps open and in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a bucket writes and keeps its log."""
+"""Settings of a bucket: how it writes and keeps its log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.errors import InvalidError
 
 
 class FsyncMode(StrEnum):
-    """When the log is synced, and so what a crash of the machine can take; a killed process loses nothing."""
+    """The moment of a sync of the log: what a crash of the machine can take; a killed process loses nothing."""
 
     ALWAYS = "always"
     """Nothing that was acknowledged is lost."""

@@ -1,4 +1,4 @@
-"""Whether a bucket takes writes, and what a caller is told if it does not."""
+"""The standing of a bucket: whether it takes writes, and what a caller is told if it does not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.model.place.bucket import BucketId
 
 
 class Stand(Enum):
-    """What a bucket is to writes. Reads of what was published go on in every state."""
+    """The state of a bucket for writes. Reads of what was published go on in every state."""
 
     OPEN = "open"
     FAILED = "failed"

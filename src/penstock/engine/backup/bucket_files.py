@@ -24,7 +24,7 @@ _DIGITS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class BucketFiles:
-    """What a backup has of a bucket: data files of the database, a file of its newest rows or none, a manifest.
+    """The files of a bucket in a backup: data files of the database, a file of its newest rows or none, a manifest.
 
     `manifest_path` and `tail_path` say where these two are to be in a directory that is restored.
     """

@@ -25,7 +25,7 @@ FILES_AT_ONCE: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where a file of a backup is: on the disk of the node, or in memory."""
+    """The place of a file of a backup: on the disk of the node, or in memory."""
 
     file: BackupFile
     path: str = ""

@@ -1,4 +1,4 @@
-"""Which database this is: an id of its own, and those of the databases that it was restored from.
+"""The identity of a database: an id of its own, and those of the databases that it was restored from.
 
 Everything that names a place in a table outside of the node carries the id: tokens, positions, cuts. A backup
 carries the ids of its origin and of that one's ancestors, each with the offsets that it had when the copy was
@@ -29,7 +29,7 @@ _NOT_COPIED: Final = "this database was restored from a backup that does not hav
 
 @dataclass(frozen=True, slots=True)
 class _Copied:
-    """What a table was at when it was copied: the next partition id, and the offset of each bucket."""
+    """The state of a table when it was copied: the next partition id, and the offset of each bucket."""
 
     births: int
     offsets: dict[str, int]

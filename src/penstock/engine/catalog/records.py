@@ -1,4 +1,4 @@
-"""How the catalog is stored, and what of it is kept in memory.
+"""The records of the catalog: their keys in the metadata store, and the same in memory.
 
 `catalog/database/<name>`                      when it was created
 `catalog/name/<database>/<table>`              the id of the table that has the name

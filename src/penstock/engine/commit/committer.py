@@ -59,7 +59,7 @@ class Uncommitted(NamedTuple):
 
 
 class WriteAdmission(Protocol):
-    """Who may write what: asked in the committer about every write, before it is planned."""
+    """The admission of writes: asked in the committer about every write, before it is planned."""
 
     def stamp(self, call: WriteCall, queued: QueuedWrite, principal: str) -> None:
         """Say under which owner a principal makes a write."""

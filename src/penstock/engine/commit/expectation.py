@@ -24,7 +24,7 @@ BYTES_NAMED_MAX: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What a call expects, but for what its requests say of their rows themselves.
+    """The expectation of a call, but for what its requests say of their rows themselves.
 
     `nowhere` are its rows in partitions that do not exist: none of these keys has a row.
     """

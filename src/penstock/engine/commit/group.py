@@ -38,7 +38,7 @@ Ranges = dict[BucketId, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class OwnerStamp:
-    """In whose name a write is made, as log headers say it."""
+    """The owner, fence, epoch and attempt of a write, as log headers say it."""
 
     owner: int
     fence: int

@@ -1,4 +1,4 @@
-"""What waits for a committer: writes and steps, in the order in which they came.
+"""The queue of a committer: writes and steps, in the order in which they came.
 
 Writes that wait together are committed together. Callers that were just answered tend to write
 again at once, so the next group waits a moment for them: without it a crowd of callers would fall

@@ -1,4 +1,4 @@
-"""From a write call to requests per bucket: check the rows, name columns by id, partition, route.
+"""The router of write calls to requests per bucket: check the rows, name columns by id, partition, route.
 
 Nothing is looked up here that a write could change: what is wrong with a call by itself is found
 before it waits for the committer, and then nothing of it was written.

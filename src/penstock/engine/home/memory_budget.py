@@ -54,7 +54,7 @@ _MEMTABLES: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBudget:
-    """How many bytes each part of a node may take.
+    """The bytes that each part of a node may take.
 
     `front` is keys in front of the index, `front_dirty` those not written to it yet; `index_memtables` and
     `index_blocks` are the index's own; `file_blocks` are blocks of data files that were read; `tails` are rows that

@@ -1,4 +1,4 @@
-"""Whether a node may be used: it is open, and its directory is where it was."""
+"""The state of a node: usable while it is open and its directory is where it was."""
 
 from __future__ import annotations
 

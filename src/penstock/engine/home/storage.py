@@ -1,4 +1,4 @@
-"""What all buckets of a node share: disk, key index, open files, cached chunks."""
+"""The parts that all buckets of a node share: disk, key index, open files, cached chunks."""
 
 from __future__ import annotations
 

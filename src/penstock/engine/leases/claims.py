@@ -1,4 +1,4 @@
-"""What an acquire asks for, found and pinned under a name of its own, before any lease is changed."""
+"""The claims of an acquire: found, and pinned under a name of its own, before any lease is changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.tablet.view.pins import PinHolder, PinKind
 
 @dataclass(slots=True)
 class Claimed:
-    """What was found and is pinned under `holder`, and what could not be had."""
+    """The claims that were found and are pinned under `holder`, and those that could not be had."""
 
     holder: PinHolder = field(default_factory=lambda: PinHolder(PinKind.ACQUIRING, uuid.uuid4().hex))
     holds: dict[BucketId, Hold] = field(default_factory=dict)

@@ -43,7 +43,7 @@ _PLANS_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class LookupPlan:
-    """What a lookup reads and shows: keys come from the caller, values from the log."""
+    """The plan of a lookup, what it reads and shows: keys come from the caller, values from the log."""
 
     names: tuple[str, ...]
     value_names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What makes a lost, an old or a changed metadata entry noticed: a digest of each, and one of all, commit by commit.
+"""The chain of digests that shows a lost, an old or a changed metadata entry: of each, and of all, by commit.
 
 - An entry's digest covers key, value and version.
 - The total is the sum of the digests of all entries: an entry that is missing, too many or of before changes it.
@@ -26,7 +26,7 @@ def entry_digest(key: str, value: bytes, version: int) -> bytes:
 
 
 class Chain(NamedTuple):
-    """Where a metadata store stands: the version of its last commit, the sum of its entries, the link before."""
+    """The state of a metadata store: the version of its last commit, the sum of its entries, the link before."""
 
     version: int
     total: bytes

@@ -1,4 +1,4 @@
-"""What SQLite and the disk report of a metadata file, as errors of ours: by what the caller does next."""
+"""Errors for what SQLite and the disk report of a metadata file: by what the caller does next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may write what: every write of a table is asked here, in the committer, from memory alone."""
+"""The admission of writes by owners: every write of a table is asked here, in the committer, from memory alone."""
 
 from __future__ import annotations
 

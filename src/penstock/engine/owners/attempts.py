@@ -23,7 +23,7 @@ class _Count:
 
 
 class AttemptCounts:
-    """How many rows each attempt wrote since the table was opened. Thread-safe by one lock."""
+    """The number of rows that each attempt wrote since the table was opened. Thread-safe by one lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

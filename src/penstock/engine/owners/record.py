@@ -139,7 +139,7 @@ class OwnerRecord:
 
 
 def principal_of_record(principal: str) -> str | None:
-    """Return whom an owner belongs to that was acquired by `who`."""
+    """Return the principal that the record of an owner names, None for one without a name."""
     return None if principal in UNNAMED else principal
 
 

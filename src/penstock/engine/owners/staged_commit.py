@@ -49,7 +49,7 @@ CLEARING_TURN = 0
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a commit accepts: the attempts that have staged rows, and their plan if it is small enough to keep."""
+    """The staged rows that a commit accepts: their attempts, and their plan if it is small enough to keep."""
 
     attempts: tuple[bytes, ...]
     plan: WriteGroup | None

@@ -1,4 +1,4 @@
-"""What a reader who began under an older schema may still read: it keeps its columns, while the table has them."""
+"""The columns that a reader who began under an older schema may still read: its own, while the table has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a page is: by the bytes that its rows really take in Arrow's memory."""
+"""The size of a page: by the bytes that its rows really take in Arrow's memory."""
 
 from __future__ import annotations
 

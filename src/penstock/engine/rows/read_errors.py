@@ -1,4 +1,4 @@
-"""What a disk says when it cannot be read, in words that callers know."""
+"""The errors of a disk that cannot be read, in words that callers know."""
 
 from __future__ import annotations
 

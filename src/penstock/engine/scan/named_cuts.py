@@ -49,7 +49,7 @@ class _NamedCut:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a principal asks for: the cut of a key, to be kept for a while."""
+    """The request of a principal: the cut of a key, to be kept for a while."""
 
     key: str
     table: OpenTable

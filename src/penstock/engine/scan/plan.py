@@ -17,7 +17,7 @@ from penstock.model.schema.schema import Column, Schema
 
 
 class ScannedRows(NamedTuple):
-    """What is read of each row, the same in all scans of the same columns.
+    """The columns and the filter of a scan, the same in all scans that ask for the same.
 
     `stored` has the stored columns of the projection, then those that only the filter needs.
     """
@@ -41,7 +41,7 @@ class ScannedRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What a scan of one bucket reads, from where to where."""
+    """The plan of a scan of one bucket: what it reads, from where to where."""
 
     schema_id: int
     bucket: BucketId

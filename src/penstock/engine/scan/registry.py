@@ -116,7 +116,7 @@ class ScannerRegistry:
 
     @contextmanager
     def call(self, scanner_id: str, principal: str) -> Iterator[ScanSession]:
-        """Find a session for one call of the principal `who`; it does not expire meanwhile.
+        """Find a session for one call of a principal; it does not expire meanwhile.
 
         Raises:
             UnknownOrExpiredScannerError: there is none, or not any more.
@@ -164,7 +164,7 @@ class ScannerRegistry:
                 self._remove(session)
 
     def close(self, scanner_id: str, principal: str) -> None:
-        """End a session of the principal `who`; idempotent.
+        """End a session of a principal; idempotent.
 
         Raises:
             PermissionDeniedError: it is another principal's.

@@ -36,7 +36,7 @@ _DATABASE_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ResumeToken:
-    """Where a scan of one bucket stands.
+    """The state of a scan of one bucket, between two pages.
 
     `log_offset` is the snapshot, `next_offset` where it goes on, `limit` how many rows are left to
     give (None: all), `columns` the ids of the projection, `end` the offset before which it ends (None:

@@ -1,4 +1,4 @@
-"""From a page's resume token to the call that goes on after that page, at the same snapshot."""
+"""The call that goes on after a page, made of its resume token, at the same snapshot."""
 
 from __future__ import annotations
 

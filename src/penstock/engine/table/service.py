@@ -16,7 +16,7 @@ from penstock.tablet.tablet import Tablet
 
 
 class Upkeep(Protocol):
-    """What writes ask of the background work on tables."""
+    """The part of the background work on tables that writes ask for."""
 
     def check_relieved(self, table: OpenTable, size: int) -> None:
         """Let no write in while a bucket of its table has more unsealed rows than it may."""

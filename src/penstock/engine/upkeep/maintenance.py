@@ -55,7 +55,7 @@ class _FilesLock:
 
 @dataclass(slots=True)
 class _Done:
-    """What was done to one table, and when each bucket was last attended to."""
+    """The work done on one table, and when each bucket was last attended to."""
 
     counts: Counter[str] = field(default_factory=Counter)
     checkpointed_ms: dict[BucketId, int] = field(default_factory=dict)

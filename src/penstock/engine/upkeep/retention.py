@@ -1,4 +1,4 @@
-"""How far the base of a bucket may move: what is older than the table keeps, or more than it keeps."""
+"""The retention of a bucket, how far its base may move: what is older than the table keeps, or more than it keeps."""
 
 from __future__ import annotations
 

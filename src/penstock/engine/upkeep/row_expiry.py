@@ -48,7 +48,7 @@ SILENCE_MS_MAX = 86_400_000
 
 @dataclass(slots=True)
 class _Bucket:
-    """What is known of a bucket whose rows stay `ttl_ms`: below `clean` none is left; when to look `again`."""
+    """The state of a bucket whose rows stay `ttl_ms`: below `clean` none is left; when to look `again`."""
 
     ttl_ms: int
     clean: int = 0
@@ -57,7 +57,7 @@ class _Bucket:
 
 @dataclass(slots=True)
 class _Seen:
-    """What is known of a table."""
+    """The state of a table whose rows expire."""
 
     buckets: dict[BucketId, _Bucket] = field(default_factory=dict)
     silent: bool | None = None

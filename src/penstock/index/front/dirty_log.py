@@ -1,4 +1,4 @@
-"""What was applied in memory and is not in the index below yet, in the order of the calls."""
+"""The log of dirty keys, applied in memory and not in the index below yet, in the order of the calls."""
 
 from __future__ import annotations
 

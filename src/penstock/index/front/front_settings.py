@@ -1,4 +1,4 @@
-"""What can be set about the front of the key index. The defaults were measured: docs/internals/key-index.md."""
+"""Settings of the front of the key index. The defaults were measured: docs/internals/key-index.md."""
 
 from __future__ import annotations
 

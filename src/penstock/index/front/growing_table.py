@@ -26,7 +26,7 @@ _SLOTS_MOVED_MIN: Final = 4_096
 
 
 class Trace(NamedTuple):
-    """Where the fingerprints of one call are in a table, unless something was stored in it since."""
+    """The places of one call's fingerprints in a table, unless something was stored in it since."""
 
     table: HashTable
     stores: int

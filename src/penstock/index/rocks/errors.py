@@ -1,4 +1,4 @@
-"""What RocksDB reports, as errors of ours: by what the caller does next.
+"""Errors for what RocksDB reports: by what the caller does next.
 
 Damage that is met in use is noted in the directory. RocksDB opens such a store again without a word, and it is
 of no more use then: the next opening is told, and makes it anew.

@@ -1,4 +1,4 @@
-"""What the RocksDB index stores: bytes only, no RocksDB here.
+"""The stored format of the RocksDB index: bytes only, no RocksDB here.
 
     "k" bucket(10) key      -> offset       the live row of a key
     "a" bucket(10)          -> offset       the bucket's applied offset

@@ -1,4 +1,4 @@
-"""What can be set about the RocksDB index. The defaults were measured: docs/internals/key-index.md."""
+"""Settings of the RocksDB index. The defaults were measured: docs/internals/key-index.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the log of a bucket must reach, as its index, owners and leases know it: callers were told of offsets."""
+"""The offset that a bucket's log must reach, as its index, owners and leases know it: callers were told of it."""
 
 from __future__ import annotations
 

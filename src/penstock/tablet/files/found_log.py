@@ -1,4 +1,4 @@
-"""What the disk has of a bucket's log, before the bucket is opened.
+"""The log of a bucket as the disk has it, before the bucket is opened.
 
 Nothing is changed by finding it. The buckets of a table are found together, so that a group of which only some
 have their part can be taken off (`group_cut`) before any bucket shows it.

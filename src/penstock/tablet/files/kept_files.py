@@ -10,7 +10,7 @@ import threading
 
 
 class KeptFiles:
-    """Which files snapshots name, and which of these wait for their removal. Thread-safe by one lock."""
+    """The files that snapshots name, and those of them that wait for their removal. Thread-safe by one lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -56,7 +56,7 @@ class _Meeting:
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """What became of the slots of a meeting: their rows, which of them go, which are changes (None: all)."""
+    """The outcome of a meeting for its slots: their rows, which of them go, which are changes (None: all)."""
 
     images: pa.RecordBatch
     deletes: Mask | None

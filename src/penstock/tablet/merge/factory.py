@@ -1,4 +1,4 @@
-"""From a table to the rule by which its rows merge: every merge engine's rule is registered here."""
+"""The factory of merge rules, by which a table's rows merge: every merge engine's rule is registered here."""
 
 from __future__ import annotations
 

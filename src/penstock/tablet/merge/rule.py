@@ -1,4 +1,4 @@
-"""What a merge rule is: it turns incoming rows and the rows they meet into the rows to store."""
+"""The merge rule, as a protocol: it turns incoming rows and the rows they meet into the rows to store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Fetch = Callable[[Offsets, pa.Schema], pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a request expects of each of its keys: the offset of the live row, NO_OFFSET for none.
+    """The expectation of a request about each of its keys: the offset of the live row, NO_OFFSET for none.
 
     `rows` says which row of its call each one is.
     """
@@ -136,7 +136,7 @@ class Merged:
 
 
 class MergeRule(Protocol):
-    """How incoming rows combine with what is there. Pure."""
+    """The rule by which incoming rows combine with what is there. Pure."""
 
     def merge(self, request: Request, groups: KeyGroups, fetch: Fetch, schema: pa.Schema) -> Merged:
         """Return the rows to store; `schema` has the user columns of the storage schema."""

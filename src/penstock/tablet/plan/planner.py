@@ -35,7 +35,7 @@ _NO_OFFSETS = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What has been planned so far on top of a view: plans in order, and their index writes, newest first."""
+    """The plans made so far on top of a view: plans in order, and their index writes, newest first."""
 
     view: TabletView
     index_keys: pa.BinaryArray

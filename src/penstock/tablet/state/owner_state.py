@@ -1,4 +1,4 @@
-"""What owners did last in one bucket, as the headers of its log say it.
+"""The last work of owners in one bucket, as the headers of its log say it.
 
 Two things must be known after a restart, however far the base has moved: which staged rows were
 applied, so that none is applied twice; and which attempts wrote here, which were taken back and

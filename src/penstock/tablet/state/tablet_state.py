@@ -1,4 +1,4 @@
-"""What a bucket consists of, besides the segment that takes its writes."""
+"""The parts of a bucket, besides the segment that takes its writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.tablet.view.span import Span
 
 @dataclass(slots=True)
 class TabletState:
-    """What a bucket consists of; made by recovery, kept by the tablet.
+    """The parts of a bucket; made by recovery, kept by the tablet.
 
     `base` is the durable one: `Pins` may already refuse offsets that it still allows. `sealed` is in
     data files, whose `entries` go by name; `closed` comes after it. The other names mean what they

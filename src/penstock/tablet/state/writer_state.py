@@ -1,4 +1,4 @@
-"""What each writer wrote last, per bucket: how a retried batch is known (I-6).
+"""The last batches of each writer, per bucket: how a retried batch is known (I-6).
 
 The last five sequences of a writer are kept with the offsets of their changes. The state is part
 of each checkpoint, is brought up to date from the headers of the log after it, and outlives the

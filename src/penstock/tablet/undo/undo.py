@@ -1,4 +1,4 @@
-"""What undo does to each key: a pure function of the changes since the first one to be undone.
+"""The effect of undo on each key: a pure function of the changes since the first one to be undone.
 
 Undo makes a bucket what it would be if some changes had never been made, and no others were
 touched. All of it follows from the log:
@@ -58,7 +58,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Whose changes are undone: an owner's above its committed epoch from an offset on, of one attempt if not 0."""
+    """The changes to undo: an owner's above its committed epoch from an offset on, of one attempt if not 0."""
 
     owner: int
     committed: int

@@ -1,4 +1,4 @@
-"""From a bucket and whose changes to undo, to the requests that undo them."""
+"""The plan of an undo: from the changes of an owner in a bucket to the requests that undo them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KEYS_MAX = 65_536
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """What to write in one bucket, in order, and what it comes to."""
+    """The requests to write in one bucket, in order, and what they come to."""
 
     requests: tuple[tuple[BatchKind, Request], ...]
     counts: BucketUndo

@@ -1,4 +1,4 @@
-"""When rows ended. One array per run of rows, made when the first of its rows is replaced.
+"""The ends of rows. One array per run of rows, made when the first of its rows is replaced.
 
 A row's end is the offset of the change that replaced it, OFFSET_MAX while it is live. Row r is
 visible at X iff r < X <= end[r]. A writer only ever stores ends that are >= every open X, and an

@@ -16,7 +16,7 @@ from penstock.model.place.change import OFFSET_MAX
 
 
 class PinKind(StrEnum):
-    """What holds a pin. The words are part of what `stats()` shows."""
+    """The kind of what holds a pin. The words are part of what `stats()` shows."""
 
     SCANNER = "scanner"
     CUT = "cut"

@@ -21,7 +21,7 @@ GRAINS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class RowAge:
-    """How long rows stay after their last write."""
+    """The age at which rows go: how long they stay after their last write."""
 
     ttl_ms: int
 

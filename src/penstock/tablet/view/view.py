@@ -23,7 +23,7 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where some rows are: for each run, which of the asked rows and where in the run.
+    """The places of some rows: for each run, which of the asked rows and where in the run.
 
     `in_order`: there is one run, and its rows are given in the order asked.
     """

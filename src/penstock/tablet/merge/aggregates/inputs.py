@@ -1,4 +1,4 @@
-"""What a function folds: the values of one column, cut into segments, and what the rows had before."""
+"""The inputs of an aggregate function: the values of one column, cut into segments, and what the rows had before."""
 
 from __future__ import annotations
 

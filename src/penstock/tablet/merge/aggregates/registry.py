@@ -30,7 +30,7 @@ Fold = Callable[[Inputs], pa.Array]
 
 
 class Nulls(StrEnum):
-    """What a null input does."""
+    """The effect of a null input."""
 
     SKIPPED = "skipped; all null is null"
     NOT_COUNTED = "skipped; all null is 0"
@@ -38,7 +38,7 @@ class Nulls(StrEnum):
 
 
 class Excess(StrEnum):
-    """What happens when the result is too large."""
+    """The treatment of a result that is too large."""
 
     CHECKED = "error, for the final value; floats are IEEE"
     CAPPED = "error beyond `aggregate.max-value-bytes`"
@@ -46,7 +46,7 @@ class Excess(StrEnum):
 
 
 class Order(StrEnum):
-    """Whether the order of inputs matters."""
+    """The part that the order of inputs plays."""
 
     FREE = "no"
     ROUNDING = "only to rounding"
