@@ -27,7 +27,6 @@ REPLACING = frozenset(
         "unit/engine/owners/test_staging.py",
         "unit/engine/table/test_deletion.py",
         "unit/engine/table/test_open_tables.py",
-        "unit/engine/upkeep/test_row_expiry.py",
     )
 )
 """Files that put something else in the place of code or a constant: to become arguments. No others may follow."""

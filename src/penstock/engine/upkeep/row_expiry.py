@@ -74,13 +74,21 @@ class RowExpiry:
         clock: SteadyClock,
         maintenance: Maintenance,
         expired: Counter,
+        *,
+        rows_each_max: int = ROWS_EACH_MAX,
+        steps_max: int = STEPS_MAX,
     ) -> None:
-        """Look after the tables of a catalog, which `tables` opens; `expired` counts the rows that went."""
+        """Look after the tables of a catalog, which `tables` opens; `expired` counts the rows that went.
+
+        A run deletes `rows_each_max` rows at a time, `steps_max` times in a bucket.
+        """
         self._catalog = catalog
         self._tables = tables
         self._clock = clock
         self._maintenance = maintenance
         self._expired = expired
+        self._rows_each_max = rows_each_max
+        self._steps_max = steps_max
         self._started_ms, self._started_wall_ms = clock.monotonic_ms(), clock.wall_ms()
         self._seen: dict[int, _Seen] = {}
 
@@ -132,8 +140,8 @@ class RowExpiry:
         if end <= known.clean or now_ms < known.again_ms:
             return
         waiting: _Waiting | None = None
-        for steps, (offsets, rows) in enumerate(_live(tablet, view, known.clean, end)):
-            if steps == STEPS_MAX:
+        for steps, (offsets, rows) in enumerate(_live(tablet, view, known.clean, end, self._rows_each_max)):
+            if steps == self._steps_max:
                 end = int(offsets[0])
                 break
             waiting = waiting or _Waiting(table, tablet)
@@ -205,18 +213,18 @@ class _Waiting:
 
 
 def _live(
-    tablet: Tablet, view: TabletView, start: int, end: int
+    tablet: Tablet, view: TabletView, start: int, end: int, rows_each_max: int
 ) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
     """Yield the offsets and keys of the rows live now in [start, end), a step's worth at a time."""
     offsets: list[npt.NDArray[np.int64]] = []
     batches: list[pa.RecordBatch] = []
     for block in view.scan(view.visible, tablet.schema.key_fields, start=start):
         inside = int(np.searchsorted(block.offsets, end))
-        for first in range(0, inside, ROWS_EACH_MAX):
-            last = min(first + ROWS_EACH_MAX, inside)
+        for first in range(0, inside, rows_each_max):
+            last = min(first + rows_each_max, inside)
             offsets.append(block.offsets[first:last])
             batches.append(block.batch.slice(first, last - first))
-            if sum(map(len, offsets)) >= ROWS_EACH_MAX:
+            if sum(map(len, offsets)) >= rows_each_max:
                 yield np.concatenate(offsets), pa.concat_batches(batches)
                 offsets, batches = [], []
         if inside < len(block.offsets):

@@ -10,9 +10,11 @@ import pytest
 from tests.kit.memory_engine import MemoryEngine
 
 import penstock
-from penstock.engine.upkeep import row_expiry
+from penstock.engine.upkeep.row_expiry import RowExpiry
 from penstock.errors import InvalidError, LockedError
 from penstock.model.place.bucket import TableBucket
+from penstock.runtime.metrics import Counter
+from penstock.runtime.steady_clock import SteadyClock
 
 SECOND, HOUR, DAY = 1_000, 3_600_000, 86_400_000
 DDL = "id BIGINT, n BIGINT, m BIGINT, PRIMARY KEY (id)"
@@ -229,15 +231,22 @@ def test_a_clock_that_jumps_ahead_deletes_nothing(engine: MemoryEngine, make: Ma
     assert ids(table) == []
 
 
-def test_many_rows_go_a_step_at_a_time(engine: MemoryEngine, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_expiry, "ROWS_EACH_MAX", 7)
-    monkeypatch.setattr(row_expiry, "STEPS_MAX", 3)
+def test_many_rows_go_a_step_at_a_time(engine: MemoryEngine, make: Make) -> None:
+    expiry = RowExpiry(
+        engine._catalog,
+        engine._tables.get,
+        SteadyClock(engine.clock),
+        engine.maintenance,
+        Counter(),
+        rows_each_max=7,
+        steps_max=3,
+    )
     table = make(buckets=2)
     table.upsert([row(key) for key in range(100)])
-    pass_time(engine, HOUR)
+    engine.clock.advance(HOUR + 60 * SECOND)
     left = []
     while ids(table):
-        engine.pass_time(10 * SECOND)
+        expiry.run()
         left.append(len(ids(table)))
 
     assert left[-1] == 0
