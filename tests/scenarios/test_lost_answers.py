@@ -14,7 +14,14 @@ from tests.kit.faulty_node import without_patience
 from tests.kit.lossy_node import LossyNode
 
 import penstock
-from penstock.errors import AlreadyExistsError, LeaseNotFoundError, NotFoundError, TableNotFoundError, UnavailableError
+from penstock.errors import (
+    AlreadyExistsError,
+    InvalidError,
+    LeaseNotFoundError,
+    NotFoundError,
+    TableNotFoundError,
+    UnavailableError,
+)
 from penstock.model.node.principal import LOCAL
 from penstock.server.calls.kept_results import KEPT_MS, RESULTS_MAX, KeptResults
 from penstock.testing.manual_clock import ManualClock
@@ -59,6 +66,7 @@ def calls(connection: penstock.Connection, table: penstock.Table) -> dict[str, C
     """Return every call that may not be done twice, so that each can be made now."""
     connection.create_database("old")
     connection.create_table("gone", "id BIGINT, PRIMARY KEY (id)")
+    altered = connection.create_table("altered", "id BIGINT, a INT, b INT, PRIMARY KEY (id)")
     lease = connection.acquire_lease("job", table.cut())
     owner = table.acquire_owner("job-7", columns=["v"], ttl="1h")
     owner.begin(epoch=1)
@@ -70,6 +78,10 @@ def calls(connection: penstock.Connection, table: penstock.Table) -> dict[str, C
         "create_table": lambda: connection.create_table("fresh", "id BIGINT, PRIMARY KEY (id)").path,
         "drop_table": lambda: connection.drop_table("gone"),
         "add_column": lambda: table.add_column("n", pa.int64(), agg="sum").schema.names[-1],
+        "rename_column": lambda: altered.rename_column("a", "c").schema.names,
+        "widen_column": lambda: str(altered.widen_column("c", pa.int64()).schema.field("c").type),
+        "drop_column": lambda: altered.drop_column("b").schema.names,
+        "set_properties": lambda: altered.set_properties({"row.ttl": "1h"}).info.properties,
         "create_partition": lambda: table.create_partition({"day": "wed"}),
         "drop_partition": lambda: table.drop_partition({"day": "tue"}),
         "kill_scanner": lambda: connection.kill_scanner(page.scanner_id or ""),
@@ -83,6 +95,10 @@ def test_call_whose_answer_is_lost_is_answered_as_if_nothing_had_happened(house:
     expected = {
         "create_table": "default.fresh",
         "add_column": "n",
+        "rename_column": ["id", "c", "b"],
+        "widen_column": "int64",
+        "drop_column": ["id", "c"],
+        "set_properties": {"row.ttl": "1h"},
         "create_partition": "day=wed",
         "undo_owner": 1,
         "drop_owner": 0,
@@ -92,7 +108,7 @@ def test_call_whose_answer_is_lost_is_answered_as_if_nothing_had_happened(house:
         assert (name, call()) == (name, expected.get(name))
 
     assert house.connection.list_databases() == ["default", "shop"]
-    assert house.connection.list_tables("default") == ["fresh", "t"]
+    assert house.connection.list_tables("default") == ["altered", "fresh", "t"]
     assert house.connection.table("t").list_partitions() == ["day=mon", "day=wed"]
     assert house.connection.list_leases() == []
     # Made once more they are other calls: what is there is there, and what is gone is gone.
@@ -127,6 +143,12 @@ def test_call_that_a_server_may_have_done_before_it_was_started_anew_says_so(hou
         connection.drop_table("gone")
     house.node.lose("drop_table", then=house.restart)
     connection.drop_table("fresh", if_exists=True)
+    altered = connection.create_table("altered", "id BIGINT, a INT, PRIMARY KEY (id)")
+    house.node.lose("rename_column", then=house.restart)
+    with pytest.raises(InvalidError, match=r"no such column.*may have been done"):
+        altered.rename_column("a", "b")
+    assert connection.table("altered").schema.names == ["id", "b"]
+    connection.drop_table("altered")
     house.node.lose("drop_lease", then=house.restart)
     with pytest.raises(LeaseNotFoundError, match="may have been done"):
         lease.drop()

@@ -12,7 +12,7 @@ from penstock.client.link.progress import Meter, OnProgress
 from penstock.client.link.request_id import one_request
 from penstock.client.link.retry import Retry
 from penstock.client.link.writer_identity import WriterIdentities
-from penstock.errors import AlreadyExistsError, ClosedError, NotFoundError, TimedOutError, UnavailableError
+from penstock.errors import AlreadyExistsError, ClosedError, InvalidError, NotFoundError, TimedOutError, UnavailableError
 from penstock.model.node.node import Node
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Link:
         with one_request():
             try:
                 return self.retry.run(attempt)
-            except (AlreadyExistsError, NotFoundError, UnavailableError) as error:
+            except (AlreadyExistsError, InvalidError, NotFoundError, UnavailableError) as error:
                 if not lost or _MAYBE_DONE in error.message:
                     raise
                 # The server that did it may have forgotten that, for it was started anew.
