@@ -12,7 +12,14 @@ from penstock.client.link.progress import Meter, OnProgress
 from penstock.client.link.request_id import one_request
 from penstock.client.link.retry import Retry
 from penstock.client.link.writer_identity import WriterIdentities
-from penstock.errors import AlreadyExistsError, ClosedError, InvalidError, NotFoundError, TimedOutError, UnavailableError
+from penstock.errors import (
+    AlreadyExistsError,
+    ClosedError,
+    InvalidError,
+    NotFoundError,
+    TimedOutError,
+    UnavailableError,
+)
 from penstock.model.node.node import Node
 
 T = TypeVar("T")
