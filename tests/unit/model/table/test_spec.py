@@ -185,7 +185,7 @@ def test_defaults_are_those_of_the_guide() -> None:
     assert options.partition_max == 1000
     assert options.aggregate_max_value_bytes == 1 << 20
     assert not options.column_lock_enabled
-    assert len(PROPERTIES) == 12
+    assert len(PROPERTIES) == 13
 
 
 def test_a_spec_reads_back_from_json_and_is_checked_again() -> None:
