@@ -307,6 +307,18 @@ def test_a_partition_born_after_a_cut_is_empty_at_it_and_an_older_one_must_be_na
     assert found(table.scan(as_of=tuesday, buckets=list(tuesday), source=source)) == whole(("tue", range(5)))
 
 
+def test_a_cut_of_a_partition_made_again_is_gone_and_asks_for_no_bucket_born_since(table: penstock.Table) -> None:
+    put(table, range(10))
+    cut = dict(table.cut())
+    table.drop_partition(MONDAY)
+    put(table, range(5), "tue")
+    put(table, range(3))
+    source: ScanSourceLike = "live" if table.info.primary_key else "log"
+
+    with pytest.raises(OffsetOutOfRangeError, match="day=mon"):
+        found(table.scan(as_of=cut, source=source))
+
+
 def test_an_end_that_was_not_written_is_refused_unless_it_is_waited_for(table: penstock.Table) -> None:
     put(table, range(10))
     beyond = {bucket: at + 1 for bucket, at in table.cut().items()}

@@ -271,7 +271,14 @@ def _all_of(table: OpenTable, as_of: Mapping[TableBucket, int]) -> dict[BucketId
         PartitionNotFoundError: a partition does not exist (any more).
     """
     names = {table.bucket_id(name): name for name in as_of}
-    named = {bucket.partition_id for bucket in names}
+    # A partition that was made again is younger than the cut, which names the one before it: that it is gone is told
+    # by its offset. It says nothing of what was there.
+    view = table.view
+    named = {
+        bucket.partition_id
+        for bucket, name in names.items()
+        if bucket not in view or as_of[name] >= bucket.first_offset(view[bucket].visible)
+    }
     for name in table.buckets():
         bucket = table.find_id(name)
         # Ids are given in order: what is older than a partition of the cut was there when it was taken.
