@@ -13,7 +13,7 @@ import pytest
 from tests.scenarios.conftest import Connect
 
 import penstock
-from penstock.errors import InvalidError, LimitError, PartitionNotFoundError, UnsupportedError
+from penstock.errors import InvalidError, LimitError, PartitionNotFoundError, SchemaMismatchError, UnsupportedError
 
 SCHEMA = "id BIGINT NOT NULL, n BIGINT, x DOUBLE, s STRING, PRIMARY KEY (id)"
 
@@ -204,3 +204,24 @@ def test_partitions_and_logs_are_counted(connection: penstock.Connection) -> Non
     assert log.head(3).num_rows == 3
     log.truncate()
     assert len(log) == 0
+
+
+def test_counts_and_ordered_scans_that_need_a_dropped_column_raise(connection: penstock.Connection) -> None:
+    table = filled(connection, seed=3)
+    lease = connection.acquire_lease("job", table.cut())
+    leased = lease.table("shop.t")
+    scans = [
+        table.scan(order_by="n, id", limit=2, columns=["id"]),
+        table.scan(order_by="id", limit=2, columns=["n"]),
+        table.scan(order_by="id", limit=2, columns=["id"], filter="n = 1"),
+    ]
+    whole = leased.count()
+
+    connection.table("shop.t").drop_column("n")
+
+    for scan in scans:
+        with pytest.raises(SchemaMismatchError, match=r"dropped since this reader began.*column=n"):
+            scan.to_arrow()
+    with pytest.raises(SchemaMismatchError, match=r"dropped since this reader began.*column=n"):
+        leased.count("n = 1")
+    assert leased.count() == whole == leased.count("x is null or x is not null")

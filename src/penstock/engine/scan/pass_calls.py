@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.engine.rows.known_columns import check_there
 from penstock.engine.rows.read_errors import reading
 from penstock.engine.scan.cut_calls import CutCalls
 from penstock.engine.scan.cuts import Cuts
@@ -25,7 +26,7 @@ from penstock.errors import InvalidScanRequestError, OffsetOutOfRangeError, Unsu
 from penstock.model.node.calls import FirstRows, RowCount, RowPass
 from penstock.model.place.bucket import BucketId, TableBucket
 from penstock.model.schema.row_order import RowOrder
-from penstock.model.schema.schema import Schema
+from penstock.model.schema.schema import Column, Schema
 from penstock.runtime.clock import Clock
 from penstock.tablet.view.span import RowBlock
 from penstock.tablet.view.view import TabletView
@@ -84,10 +85,12 @@ class PassCalls(CutCalls):
             OffsetOutOfRangeError: a snapshot can no longer be read.
             UnknownOrExpiredScannerError: the cut is not pinned any more; open it again.
             NotLeaderError: this node does not lead a bucket.
+            SchemaMismatchError: a column that is needed was dropped since the reader began.
         """
         buckets, schema = self._begin_pass(call)
         rows, left = 0, Positions()
         filters = ScannedRows.of(schema, call.columns, call.filter or b"")
+        self._check_there(call, buckets, filters.filter.bound_columns)
         for bucket, block in self._blocks(call, buckets, filters, left, pa.schema([]), counts=True):
             rows += bucket.view.count(bucket.x) if block is None else len(block.offsets)
         return RowCount(rows, left)
@@ -105,6 +108,8 @@ class PassCalls(CutCalls):
             raise UnsupportedError("a log is in the order of its offsets; read it, and sort the rows")
         order = RowOrder.of(call.order, call.descending, schema)
         rows = ScannedRows.of(schema, call.columns, call.filter or b"")
+        ordering = tuple(schema.column(name) for name in order.names)
+        self._check_there(call, buckets, ordering + rows.projection.columns + rows.filter.bound_columns)
         left = Positions()
         top = TopRows(order, schema, rows.projection, call.limit, offsets=call.offsets)
         for bucket, block in self._blocks(call, buckets, rows, left, top.ordered):
@@ -132,6 +137,12 @@ class PassCalls(CutCalls):
         found = [self._bucket(call, place, *at) for place, at in enumerate(call.positions.items())]
         table = found[0].table if found else self._tables(call.table_id)
         return found, table.known_schema(call.schema_id)
+
+    def _check_there(self, call: RowPass, buckets: list[_Bucket], columns: tuple[Column, ...]) -> None:
+        """Refuse a pass that needs columns which the table, whose views were taken, has no more."""
+        present = (buckets[0].table if buckets else self._tables(call.table_id)).info
+        if present.schema_id != call.schema_id:
+            check_there(present.schema, columns)
 
     def _bucket(self, call: RowPass, place: int, name: TableBucket, position: tuple[int, int | None]) -> _Bucket:
         start, x = position
