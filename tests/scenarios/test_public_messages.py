@@ -97,7 +97,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], type[errors.PenstockError], s
     "cut that is a word": (
         lambda conn: conn.table("orders").scan(as_of="yesterday"),
         errors.InvalidError,
-        "a cut is t.cut(), the text of its to_json(), or offsets by bucket found='yesterday'",
+        "not a moment; say it as 2026-11-18T10:00:00Z, or pass a cut as_of=yesterday",
     ),
     "end that is a word": (
         lambda conn: conn.table("orders").changes(end="latest"),
@@ -107,8 +107,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], type[errors.PenstockError], s
     "start that is none": (
         lambda conn: list(conn.table("orders").changes(start="yesterday")),
         errors.InvalidError,
-        "a start is penstock.EARLIEST, penstock.LATEST, offsets by bucket, a datetime or a stream's position "
-        "start='yesterday'",
+        "a start is penstock.EARLIEST, penstock.LATEST, a cut, a datetime or a stream's position start='yesterday'",
     ),
     "lease of a table": (
         lambda conn: conn.acquire_lease("l", conn.table("orders")),
