@@ -13,7 +13,9 @@ def make_certificates(directory: Path) -> Path:
         subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
 
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test ca")
+    # Python from 3.13 on asks a CA for its usages, as gRPC does not.
+    usages = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+    openssl("req", "-x509", *key, *usages, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test ca")
     names = {"server": "DNS:localhost,IP:127.0.0.1", "ann": "DNS:ann", "local": "DNS:local"}
     for name, alternatives in names.items():
         openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")

@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock.client.remote.call_stream import CallStream
-from penstock.engine.scan import page_reader
+from penstock.engine.engine import Engine
 from penstock.log import tail
 from penstock.model.node.calls import OpenScan, Page
 from penstock.testing.server import server
@@ -22,10 +22,13 @@ ROWS = 3_000
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[penstock.Connection]:
     # Blocks of a few rows stand for those of a megabyte.
-    monkeypatch.setattr(page_reader, "APART_BYTES_MIN", 1)
     monkeypatch.setattr(tail, "CHUNK_ROWS_MAX", 64)
-    with server(settings={"kv.scanner.page-bytes": "16kB"}) as running, penstock.connect(running.url) as made:
-        yield made
+    with server(settings={"kv.scanner.page-bytes": "16kB"}) as running:
+        assert isinstance(running.node, Engine)
+        # Before the first call: each principal's facet is a copy of the service.
+        running.node.scan._apart_bytes_min = 1
+        with penstock.connect(running.url) as made:
+            yield made
 
 
 @pytest.fixture
